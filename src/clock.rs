@@ -1,0 +1,185 @@
+//! Time, as values. This is the only file that reads a clock; everything below the sockets takes [`Stamp`]s.
+//!
+//! A [`Clock`] is copied to whoever must read it. It runs on tokio's clock, so a test that pauses the runtime's time
+//! pauses the gauge with it. In a release build that clock is the monotonic one of the operating system.
+
+use std::{
+    num::NonZeroU64,
+    ops::{Add, AddAssign},
+    sync::atomic::{AtomicU64, Ordering},
+    time::{Duration, SystemTime},
+};
+
+/// An instant: nanoseconds since the [`Clock`]'s origin, never zero, so an absent stamp costs no space.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Stamp(NonZeroU64);
+
+impl Stamp {
+    /// The stamp `nanos` nanoseconds after the origin; absent for 0.
+    pub const fn from_nanos(nanos: u64) -> Option<Self> {
+        match NonZeroU64::new(nanos) {
+            Some(n) => Some(Self(n)),
+            None => None,
+        }
+    }
+
+    /// Nanoseconds since the clock's origin.
+    pub const fn nanos(self) -> u64 {
+        self.0.get()
+    }
+
+    /// Time from `earlier` to this stamp; zero if `earlier` is later (differences never go negative).
+    pub const fn since(self, earlier: Self) -> Nanos {
+        Nanos(self.0.get().saturating_sub(earlier.0.get()))
+    }
+
+    /// This stamp moved back by `span`, not beyond the origin.
+    pub fn minus(self, span: Nanos) -> Self {
+        Self(NonZeroU64::new(self.nanos().saturating_sub(span.0)).unwrap_or(NonZeroU64::MIN))
+    }
+}
+
+impl Add<Nanos> for Stamp {
+    type Output = Self;
+
+    fn add(self, span: Nanos) -> Self {
+        Self(self.0.saturating_add(span.0))
+    }
+}
+
+/// A span of time in nanoseconds, never negative.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct Nanos(pub u64);
+
+impl Nanos {
+    /// No time at all.
+    pub const ZERO: Self = Self(0);
+
+    /// The span in seconds.
+    #[expect(reason = "exact below 2^53 ns = 104 days")]
+    pub fn seconds(self) -> f64 {
+        self.0 as f64 / 1e9
+    }
+
+    /// This span less `other`, not below zero.
+    pub const fn less(self, other: Self) -> Self {
+        Self(self.0.saturating_sub(other.0))
+    }
+}
+
+impl Add for Nanos {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self(self.0.saturating_add(other.0))
+    }
+}
+
+impl AddAssign for Nanos {
+    fn add_assign(&mut self, other: Self) {
+        *self = *self + other;
+    }
+}
+
+impl From<Duration> for Nanos {
+    fn from(duration: Duration) -> Self {
+        Self(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX))
+    }
+}
+
+impl From<Nanos> for Duration {
+    fn from(span: Nanos) -> Self {
+        Self::from_nanos(span.0)
+    }
+}
+
+/// A stamp that one task writes and others read; absent until stored.
+#[derive(Debug, Default)]
+pub struct AtomicStamp(AtomicU64);
+
+impl AtomicStamp {
+    /// A cell without a stamp.
+    pub const fn absent() -> Self {
+        Self(AtomicU64::new(0))
+    }
+
+    /// The stamp, if one was stored.
+    pub fn load(&self) -> Option<Stamp> {
+        Stamp::from_nanos(self.0.load(Ordering::Acquire))
+    }
+
+    /// Stores a stamp, or takes it away.
+    pub fn store(&self, stamp: Option<Stamp>) {
+        self.0.store(stamp.map_or(0, Stamp::nanos), Ordering::Release);
+    }
+
+    /// Stores a stamp unless there is one.
+    pub fn store_once(&self, stamp: Stamp) {
+        let _ = self.0.compare_exchange(0, stamp.nanos(), Ordering::AcqRel, Ordering::Acquire);
+    }
+}
+
+/// The source of stamps, with a wall-clock anchor taken at its origin.
+#[derive(Clone, Copy, Debug)]
+pub struct Clock {
+    origin: tokio::time::Instant,
+    wall: SystemTime,
+}
+
+impl Clock {
+    /// A clock whose origin is now.
+    #[expect(clippy::disallowed_methods, reason = "the one place that reads time")]
+    pub fn start() -> Self {
+        Self { origin: tokio::time::Instant::now(), wall: SystemTime::now() }
+    }
+
+    /// The present.
+    #[expect(clippy::disallowed_methods, reason = "the one place that reads time")]
+    pub fn now(&self) -> Stamp {
+        let nanos = Nanos::from(tokio::time::Instant::now().duration_since(self.origin)).0;
+        Stamp(NonZeroU64::MIN.saturating_add(nanos))
+    }
+
+    /// The wall-clock time of a stamp, as the anchor at the origin has it (later clock steps do not show).
+    pub fn wall(&self, stamp: Stamp) -> SystemTime {
+        self.wall + Duration::from_nanos(stamp.nanos() - 1)
+    }
+
+    /// The instant of a stamp, for timers.
+    pub fn instant(&self, stamp: Stamp) -> tokio::time::Instant {
+        self.origin + Duration::from_nanos(stamp.nanos() - 1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn differences_saturate() {
+        let early = Stamp::from_nanos(5).unwrap();
+        let late = Stamp::from_nanos(9).unwrap();
+        assert_eq!(late.since(early), Nanos(4));
+        assert_eq!(early.since(late), Nanos::ZERO);
+        assert_eq!(early.minus(Nanos(100)).nanos(), 1);
+    }
+
+    #[test]
+    fn an_absent_stamp_costs_no_space() {
+        assert_eq!(size_of::<Option<Stamp>>(), 8);
+        let cell = AtomicStamp::absent();
+        assert_eq!(cell.load(), None);
+        cell.store_once(Stamp::from_nanos(7).unwrap());
+        cell.store_once(Stamp::from_nanos(8).unwrap());
+        assert_eq!(cell.load(), Stamp::from_nanos(7));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_clock_follows_paused_time() {
+        let clock = Clock::start();
+        let before = clock.now();
+        tokio::time::sleep(Duration::from_millis(250)).await;
+        assert_eq!(clock.now().since(before), Nanos(250_000_000));
+        assert_eq!(clock.wall(clock.now()).duration_since(clock.wall(before)).unwrap().as_millis(), 250);
+    }
+}

@@ -1,0 +1,247 @@
+//! The configuration, valid by construction: a [`Config`] that exists can be run.
+//!
+//! [`raw`] holds what is written (serde, unknown keys refused); turning it into these types is the only check there is.
+
+pub mod raw;
+
+use std::{net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
+
+use http::{HeaderName, HeaderValue, uri::Authority};
+
+/// Everything the gauge needs to run.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Where clients connect; at least one.
+    pub listeners: Vec<Listener>,
+    /// Where metrics and health are served; absent if switched off.
+    pub admin: Option<SocketAddr>,
+    /// Worker threads; absent means one per core.
+    pub workers: Option<usize>,
+    /// Providers; at least one, names unique.
+    pub upstreams: Vec<Arc<Upstream>>,
+    /// Routes in the order they are tried; at most one default, which is last.
+    pub routes: Vec<Route>,
+    /// Metric settings.
+    pub metrics: Metrics,
+    /// Limits towards clients.
+    pub limits: Limits,
+    /// Where the record of each exchange goes.
+    pub access_log: Option<LogTarget>,
+    /// The gauge's own log: a `tracing` filter such as `info` or `streamgauge=debug`.
+    pub log_level: String,
+    /// A request header whose value is put into the record as `session`.
+    pub session_header: Option<HeaderName>,
+}
+
+/// One address clients connect to.
+#[derive(Clone, Debug)]
+pub struct Listener {
+    /// The address; port 0 lets the system choose.
+    pub address: SocketAddr,
+    /// Certificate and key, if it speaks TLS.
+    pub tls: Option<KeyPair>,
+}
+
+/// A certificate chain and its key, both PEM files.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct KeyPair {
+    /// The chain, leaf first.
+    pub certificate: PathBuf,
+    /// The private key.
+    pub key: PathBuf,
+}
+
+/// A provider.
+#[derive(Clone, Debug)]
+pub struct Upstream {
+    /// Its name: the `upstream` label.
+    pub name: Arc<str>,
+    /// Whether it is reached by TLS.
+    pub tls: bool,
+    /// Host and port, the port only if it was written.
+    pub authority: Authority,
+    /// Host alone, without brackets: for name resolution and SNI.
+    pub host: String,
+    /// The port, by the scheme if it was not written.
+    pub port: u16,
+    /// Put before every request's path; empty or starting with `/`, never ending with one.
+    pub base_path: String,
+    /// What dialect it speaks, where its paths don't tell.
+    pub provider: Option<String>,
+    /// Further certificate authorities (PEM).
+    pub ca_file: Option<PathBuf>,
+    /// Which roots are trusted.
+    pub roots: Roots,
+    /// Certificate shown to the provider.
+    pub client_certificate: Option<KeyPair>,
+    /// HTTP version spoken to it.
+    pub http: HttpVersion,
+    /// Send the client's `Host` instead of the provider's.
+    pub preserve_host: bool,
+    /// Models whose series exist from the start.
+    pub models: Vec<String>,
+    /// Its limits.
+    pub limits: UpstreamLimits,
+}
+
+/// Which certificate authorities are trusted.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum Roots {
+    /// Mozilla's, compiled in.
+    #[default]
+    Webpki,
+    /// The platform's store.
+    Platform,
+}
+
+/// HTTP version towards an upstream.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum HttpVersion {
+    /// By ALPN with TLS, HTTP/1.1 without.
+    #[default]
+    Auto,
+    /// HTTP/1.1 only.
+    Http1,
+    /// HTTP/2 only: by ALPN with TLS, with prior knowledge without.
+    Http2,
+}
+
+/// Limits of one upstream. Only `connect` is on by default: a healthy thinking phase may be silent for minutes.
+#[derive(Clone, Debug)]
+pub struct UpstreamLimits {
+    /// Resolving, TCP, TLS and HTTP handshake together.
+    pub connect: Duration,
+    /// From the request's departure to the response head.
+    pub head: Option<Duration>,
+    /// From the response head to the first body byte.
+    pub first_byte: Option<Duration>,
+    /// Between two reads of the response body.
+    pub idle: Option<Duration>,
+    /// The whole exchange.
+    pub total: Option<Duration>,
+    /// Connections at the same time; requests above it wait (`pool_wait`).
+    pub max_connections: Option<usize>,
+    /// How long a request waits for one of them.
+    pub pool_wait: Option<Duration>,
+    /// Exchanges at the same time on one HTTP/2 connection.
+    pub max_streams_per_connection: usize,
+    /// How long an unused connection is kept: shorter than the provider keeps it.
+    pub idle_connection: Duration,
+    /// How old a connection may grow before it is no longer reused, so that a moved provider is followed.
+    pub max_connection_age: Duration,
+    /// How long a resolved name is believed.
+    pub dns_ttl: Duration,
+}
+
+impl Default for UpstreamLimits {
+    fn default() -> Self {
+        Self {
+            connect: Duration::from_secs(10),
+            head: None,
+            first_byte: None,
+            idle: None,
+            total: None,
+            max_connections: None,
+            pool_wait: None,
+            max_streams_per_connection: 100,
+            idle_connection: Duration::from_secs(15),
+            max_connection_age: Duration::from_secs(300),
+            dns_ttl: Duration::from_secs(30),
+        }
+    }
+}
+
+/// Which requests go where.
+#[derive(Clone, Debug)]
+pub struct Route {
+    /// What it matches.
+    pub matches: Matches,
+    /// Take the matched prefix off before the base path is put on.
+    pub strip_prefix: bool,
+    /// Where it leads.
+    pub upstream: Arc<Upstream>,
+}
+
+/// What a route matches.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Matches {
+    /// A path prefix at a segment's edge: `/openai` matches `/openai` and `/openai/v1`, not `/openai2`.
+    PathPrefix(String),
+    /// The `Host` header or `:authority` without its port, in lower case.
+    Host(String),
+    /// Everything else.
+    Default,
+}
+
+/// Metric settings.
+#[derive(Clone, Debug)]
+pub struct Metrics {
+    /// Hard bound on exposed series.
+    pub max_series: usize,
+    /// TTFT deadlines.
+    pub deadlines: Vec<Duration>,
+    /// Declared workloads.
+    pub workloads: Vec<Workload>,
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        Self {
+            max_series: 32_000,
+            deadlines: vec![Duration::from_millis(300), Duration::from_millis(600), Duration::from_secs(1)],
+            workloads: Vec::new(),
+        }
+    }
+}
+
+/// A declared workload: exchanges inside its windows (and with its header, if set) are counted in families of their own.
+#[derive(Clone, Debug)]
+pub struct Workload {
+    /// The `workload` label.
+    pub name: Arc<str>,
+    /// Input tokens, both ends included.
+    pub input_tokens: (u64, u64),
+    /// Output tokens, both ends included.
+    pub output_tokens: (u64, u64),
+    /// A request header that must be there with this value.
+    pub header: Option<(HeaderName, HeaderValue)>,
+}
+
+/// Limits towards clients.
+#[derive(Clone, Debug)]
+pub struct Limits {
+    /// How long a request head may take to arrive.
+    pub header_read: Duration,
+    /// Bytes of a request head.
+    pub max_head_bytes: usize,
+    /// Headers of a request.
+    pub max_headers: usize,
+    /// Bytes of a request body; absent means no limit.
+    pub max_request_body: Option<u64>,
+    /// Exchanges at the same time; above it the gateway answers 503.
+    pub max_in_flight: Option<usize>,
+    /// How long streams may run on after a stop was asked for.
+    pub drain_timeout: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            header_read: Duration::from_secs(30),
+            max_head_bytes: 64 * 1024,
+            max_headers: 128,
+            max_request_body: None,
+            max_in_flight: None,
+            drain_timeout: Duration::from_secs(900),
+        }
+    }
+}
+
+/// Where records go.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum LogTarget {
+    /// Standard output.
+    Stdout,
+    /// Appended to a file.
+    File(PathBuf),
+}
