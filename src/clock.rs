@@ -56,7 +56,6 @@ impl Nanos {
     pub const ZERO: Self = Self(0);
 
     /// The span in seconds.
-    #[expect(reason = "exact below 2^53 ns = 104 days")]
     pub fn seconds(self) -> f64 {
         self.0 as f64 / 1e9
     }

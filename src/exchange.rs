@@ -1,1 +1,417 @@
-//! TODO
+//! The measuring machine of one exchange: told what happened and when, it keeps the marks, reads the response, and ends
+//! as one [`Observation`]. No I/O and no clock, so a test drives it stamp by stamp.
+
+use std::sync::{Arc, PoisonError};
+
+use http::response::Parts;
+
+use crate::{
+    clock::{Nanos, Stamp},
+    dialect::{Dialect, Endpoint, Kinds, Observer},
+    observation::{Limit, Observation, Outcome},
+    record::{Exemplar, Pair, Recorder, Started, UpstreamHandles},
+    timeline::Interval,
+    upload::Upload,
+    upstream::Dialled,
+};
+
+/// One exchange under way.
+#[derive(Debug)]
+pub struct Exchange {
+    seen: Observation,
+    recorder: Arc<Recorder>,
+    upstream: Option<Arc<UpstreamHandles>>,
+    upload: Arc<Upload>,
+    exemplar: Exemplar,
+    pair: Option<Arc<Pair>>,
+    observer: Option<Observer>,
+    undelivered: Undelivered,
+    output_seen: Kinds,
+    answered: Option<Answered>,
+    dialled: Option<Dialled>,
+}
+
+/// The gateway answered by itself.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Answered {
+    /// Why, as an outcome.
+    pub outcome: Outcome,
+    /// The limit behind it, if one was.
+    pub limit: Option<Limit>,
+    /// The status it gave.
+    pub status: u16,
+}
+
+/// Why an exchange is over. The first cause wins; a dialect's own end seen before it makes it complete all the same.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Cause {
+    /// The response ended as its framing says.
+    Ended,
+    /// The upstream cut it.
+    Reset,
+    /// A limit fired.
+    TimedOut(Limit),
+    /// The client left.
+    ClientGone,
+    /// The shutdown deadline cut it.
+    Drained,
+    /// Our own fault.
+    Panicked,
+}
+
+/// What the way up looked like when the response head (or the end) came.
+#[derive(Clone, Copy, Debug)]
+pub struct Sent {
+    /// Departure of the request's first byte.
+    pub first: Option<Stamp>,
+    /// Departure of its last byte; absent if it never left.
+    pub last: Option<Stamp>,
+    /// Time an upstream write was pending or a 100 was awaited since the lease.
+    pub upload: Nanos,
+    /// All of the upstream connection's pending time in this exchange.
+    pub stalled: Nanos,
+    /// Stalls among it.
+    pub stalls: u32,
+}
+
+impl Exchange {
+    /// An exchange that has begun; `seen` holds what its request's head says.
+    pub fn begin(
+        seen: Observation,
+        recorder: Arc<Recorder>,
+        upstream: Option<Arc<UpstreamHandles>>,
+        upload: Arc<Upload>,
+    ) -> Box<Self> {
+        let exemplar = Exemplar { id: seen.id, trace_id: seen.trace_id.as_deref().map(Arc::from) };
+        Box::new(Self {
+            seen,
+            recorder,
+            upstream,
+            upload,
+            exemplar,
+            pair: None,
+            observer: None,
+            undelivered: Undelivered::default(),
+            output_seen: Kinds::NONE,
+            answered: None,
+            dialled: None,
+        })
+    }
+
+    /// What is known so far, for whoever must fill in a plain fact.
+    pub fn seen(&mut self) -> &mut Observation {
+        &mut self.seen
+    }
+
+    /// What happens on the request's way.
+    pub const fn upload(&self) -> &Arc<Upload> {
+        &self.upload
+    }
+
+    /// Another attempt begins: its marks replace the earlier one's. `dialled` tells where its dialling stands.
+    pub fn attempt(&mut self, lease_wanted: Stamp, dialled: &Dialled) {
+        self.dialled = Some(Arc::clone(dialled));
+        self.seen.attempts += 1;
+        self.seen.flags.retried = self.seen.attempts > 1;
+        let timeline = &mut self.seen.timeline;
+        timeline.lease_wanted = Some(lease_wanted);
+        timeline.lease_got = None;
+        (timeline.dns, timeline.tcp, timeline.tls) = (None, None, None);
+    }
+
+    /// A connection is there; it was dialled by this exchange or not.
+    pub fn leased(&mut self, lease_got: Stamp, reused: bool, dialled: bool) {
+        self.seen.timeline.lease_got = Some(lease_got);
+        self.seen.connection.reused = Some(reused);
+        if !dialled {
+            self.dialled = None;
+        }
+        self.take_dialled(lease_got);
+        let timeline = &self.seen.timeline;
+        if let (Some(upstream), Some(wanted)) = (&self.upstream, timeline.lease_wanted) {
+            let spans = [timeline.dns, timeline.tcp, timeline.tls].map(|phase| phase.map(Interval::span));
+            let dialling = spans.iter().flatten().fold(Nanos::ZERO, |sum, span| sum + *span);
+            upstream.lease(reused, spans[0], spans[1], spans[2], lease_got.since(wanted).less(dialling));
+        }
+    }
+
+    /// What follows is a byte tunnel.
+    pub fn tunnel(&mut self) {
+        self.seen.endpoint = Endpoint::Tunnel;
+        self.seen.stream = false;
+        self.observer = None;
+    }
+
+    fn take_dialled(&mut self, until: Stamp) {
+        if let Some(dialled) = self.dialled.take() {
+            let mut timings = *dialled.lock().unwrap_or_else(PoisonError::into_inner);
+            timings.give_up(until);
+            let timeline = &mut self.seen.timeline;
+            (timeline.dns, timeline.tcp, timeline.tls) = (timings.dns, timings.tcp, timings.tls);
+        }
+    }
+
+    /// The request has left, or is as good as gone.
+    pub fn sent(&mut self, sent: Sent) {
+        let timeline = &mut self.seen.timeline;
+        timeline.sent_first = sent.first;
+        timeline.sent_last = sent.last;
+        timeline.waits.upload = sent.upload;
+        timeline.waits.upload_before_request_end = self.upload.waited_before_end().min(sent.upload);
+        timeline.waits.upstream = sent.stalled;
+        timeline.waits.upstream_stalls = sent.stalls;
+        timeline.request_end = self.upload.ended();
+    }
+
+    /// The final response head came. Call [`Exchange::sent`] first.
+    pub fn head(&mut self, arrival: Stamp, parts: &Parts, observe: Option<Dialect>) {
+        self.seen.timeline.head_back = Some(arrival);
+        self.seen.status = Some(parts.status.as_u16());
+        self.seen.flags.early_response = self.seen.timeline.request_end.is_none();
+        if self.seen.flags.early_response {
+            self.seen.timeline.sent_last = self.seen.timeline.sent_first;
+        }
+        self.upload.with_started(|started, facts| {
+            self.seen.model.clone_from(&facts.model);
+            self.seen.load = Some(started.load());
+            if let Some(sent_last) = self.seen.timeline.sent_last {
+                started.sent(sent_last);
+            }
+        });
+        if let Some(upstream) = &self.upstream {
+            let admits = parts.status.is_success();
+            self.pair = Some(self.recorder.pair(upstream, self.seen.model.as_deref(), admits));
+        }
+        let observer = observe.map(|dialect| Observer::new(dialect, parts));
+        self.seen.stream = observer.as_ref().is_some_and(Observer::is_stream);
+        self.observer = observer;
+    }
+
+    /// One body frame from the upstream. `pending` is how long downstream writes had been pending at its arrival.
+    pub fn data(&mut self, arrival: Stamp, bytes: &[u8], pending: Nanos) {
+        let Self { seen, pair, observer, undelivered, output_seen, upload, exemplar, .. } = self;
+        let timeline = &mut seen.timeline;
+        seen.reads += 1;
+        seen.response_bytes += bytes.len() as u64;
+        let stream = seen.stream;
+        if timeline.first_byte.is_none() {
+            timeline.first_byte = Some(arrival);
+            if let (Some(pair), Some(span)) = (&pair, timeline.ttfb()) {
+                pair.ttfb(span);
+            }
+        }
+        if let Some(pair) = &pair {
+            pair.read(bytes.len() as u64);
+        }
+        let Some(observer) = observer else { return };
+        let (mut events, mut outputs, coalesced) = (0, 0, seen.cadence.coalesced());
+        let mut kinds = Kinds::NONE;
+        observer.read(bytes, &mut |signal| {
+            events += 1;
+            if !signal.output.is_empty() {
+                outputs += 1;
+                kinds |= signal.output;
+                if let Some(gap) = seen.cadence.output(arrival)
+                    && !seen.flags.tainted
+                    && let Some(pair) = &pair
+                {
+                    pair.gap(gap);
+                }
+            }
+        });
+        if !stream || events == 0 {
+            return;
+        }
+        seen.events += events;
+        if timeline.first_event.is_none() {
+            timeline.first_event = Some(arrival);
+            if let (Some(pair), Some(span)) = (&pair, timeline.first_event_time()) {
+                pair.first_event(span);
+            }
+        }
+        if let Some(pair) = &pair {
+            pair.events(events, outputs, seen.cadence.coalesced() - coalesced);
+        }
+        if outputs == 0 {
+            return;
+        }
+        seen.output_events += outputs;
+        *output_seen |= kinds;
+        timeline.last_output = Some(arrival);
+        undelivered.push(arrival, outputs, pending);
+        if timeline.first_output.is_none() {
+            timeline.first_output = Some(arrival);
+            if let Some(ttft) = timeline.ttft() {
+                upload.with_started(|started, _| started.first_output(ttft));
+                if let Some(pair) = &pair {
+                    pair.ttft(ttft, seen.load.unwrap_or(1), exemplar);
+                }
+            }
+        }
+        if kinds.contains(Kinds::ANSWER) && timeline.first_answer.is_none() {
+            timeline.first_answer = Some(arrival);
+            if let (Some(pair), Some(span)) = (&pair, timeline.answer_ttft()) {
+                pair.answer_ttft(span, exemplar);
+            }
+        }
+    }
+
+    /// Whether output events were handed on whose departure is not known yet.
+    pub const fn awaits_departure(&self) -> bool {
+        self.undelivered.held > 0
+    }
+
+    /// Everything handed on so far has left at `departure`, when downstream writes had been pending for `pending`.
+    pub fn departed(&mut self, departure: Stamp, pending: Nanos) {
+        let Self { seen, pair, undelivered, exemplar, .. } = self;
+        for batch in undelivered.take() {
+            let waited = pending.less(batch.pending);
+            let overhead = departure.since(batch.arrival).less(waited);
+            let sums = &mut seen.event_overhead;
+            sums.count += batch.events;
+            sums.sum += Nanos(overhead.0.saturating_mul(batch.events));
+            sums.max = sums.max.max(overhead);
+            if let Some(pair) = &pair {
+                for _ in 0..batch.events {
+                    pair.overhead_event(overhead);
+                }
+            }
+            if seen.timeline.first_output_delivered.is_none() {
+                seen.timeline.first_output_delivered = Some(departure);
+                seen.timeline.waits.first_output = waited;
+                if let Some(pair) = &pair {
+                    if let Some(span) = seen.timeline.client_ttft() {
+                        pair.client_ttft(span, exemplar);
+                    }
+                    if let Some(span) = seen.timeline.overhead_first_output() {
+                        pair.overhead_first_output(span);
+                    }
+                }
+            }
+        }
+    }
+
+    /// The client did not take bytes for so long that the upstream was not read: arrivals after it are not the provider's.
+    pub fn taint(&mut self) {
+        self.seen.flags.tainted = true;
+    }
+
+    /// The upstream's body has ended as its framing says.
+    pub fn response_end(&mut self, arrival: Stamp) {
+        if self.seen.timeline.response_end.is_some() {
+            return;
+        }
+        self.seen.timeline.response_end = Some(arrival);
+        if let Some(observer) = &mut self.observer {
+            let seen = &mut self.seen;
+            // The closing blank line was missing: the last event is one all the same, come with the last bytes.
+            let mut late = 0;
+            observer.end(&mut |_| late += 1);
+            if seen.stream && late > 0 {
+                seen.events += late;
+                if let Some(pair) = &self.pair {
+                    pair.events(late, 0, 0);
+                }
+            }
+        }
+    }
+
+    /// The gateway answers by itself.
+    pub fn answer(&mut self, answered: Answered) {
+        self.answered = Some(answered);
+        self.seen.status = Some(answered.status);
+    }
+
+    /// Ends the exchange and books it.
+    pub fn finish(mut self: Box<Self>, end: Stamp, cause: Cause) {
+        self.seen.timeline.end = Some(end);
+        self.take_dialled(end);
+        if cause == Cause::Ended && self.answered.is_none() {
+            self.seen.timeline.delivered = Some(end);
+        }
+        self.seen.reasoning_seen = self.output_seen.contains(Kinds::REASONING);
+        self.seen.request_bytes = self.upload.bytes();
+        self.seen.timeline.request_end = self.seen.timeline.request_end.or_else(|| self.upload.ended());
+        if let Some(observer) = &self.observer {
+            self.seen.facts = observer.facts();
+            self.seen.observer_off = observer.off();
+        }
+        let (started, facts) =
+            self.upload.close(&self.recorder, self.upstream.as_ref(), self.seen.timeline.request_head);
+        if self.seen.status.is_none() || self.answered.is_some() {
+            self.seen.stream = facts.stream == Some(true);
+        }
+        if self.seen.model.is_none() {
+            self.seen.model = facts.model;
+        }
+        self.seen.load = self.seen.load.or_else(|| started.as_ref().map(Started::load));
+        let (outcome, limit) = self.outcome(cause);
+        self.seen.outcome = outcome;
+        self.seen.limit = limit;
+        self.seen.flags.partial = matches!(outcome, Outcome::ClientGone | Outcome::Drained);
+        self.recorder.finish(self.upstream.as_ref(), started, self.seen);
+    }
+
+    fn outcome(&self, cause: Cause) -> (Outcome, Option<Limit>) {
+        if let Some(answered) = self.answered {
+            return (answered.outcome, answered.limit);
+        }
+        match self.seen.status {
+            Some(429 | 529) => return (Outcome::RateLimited, None),
+            Some(400..=499) => return (Outcome::Upstream4xx, None),
+            Some(500..) => return (Outcome::Upstream5xx, None),
+            _ => {}
+        }
+        let reads_events = self.seen.stream && self.seen.dialect != Dialect::Other && self.seen.observer_off.is_none();
+        let facts = &self.seen.facts;
+        if facts.error.is_some() {
+            return (Outcome::ErrorEvent, None);
+        }
+        if facts.ended {
+            return (Outcome::Complete, None);
+        }
+        match cause {
+            Cause::Ended if reads_events && facts.finish_reasons.is_empty() => (Outcome::Truncated, None),
+            Cause::Ended => (Outcome::Complete, None),
+            Cause::Reset => (Outcome::UpstreamReset, None),
+            Cause::TimedOut(limit) => (Outcome::UpstreamTimeout, Some(limit)),
+            Cause::ClientGone => (Outcome::ClientGone, None),
+            Cause::Drained => (Outcome::Drained, Some(Limit::Drain)),
+            Cause::Panicked => (Outcome::GatewayError, None),
+        }
+    }
+}
+
+/// Output events handed on and not departed yet: usually those of one read. While a write is pending more may queue
+/// up; beyond the eighth batch they join the newest, whose waiting is subtracted anyway.
+#[derive(Debug, Default)]
+struct Undelivered {
+    held: usize,
+    batches: [Option<Batch>; 8],
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Batch {
+    arrival: Stamp,
+    events: u64,
+    pending: Nanos,
+}
+
+impl Undelivered {
+    fn push(&mut self, arrival: Stamp, events: u64, pending: Nanos) {
+        let full = self.held == self.batches.len();
+        if let Some(Some(newest)) = self.batches[..self.held].last_mut()
+            && (newest.arrival == arrival || full)
+        {
+            newest.events += events;
+            return;
+        }
+        self.batches[self.held] = Some(Batch { arrival, events, pending });
+        self.held += 1;
+    }
+
+    fn take(&mut self) -> impl Iterator<Item = Batch> + use<'_> {
+        let held = std::mem::take(&mut self.held);
+        self.batches[..held].iter().copied().flatten()
+    }
+}

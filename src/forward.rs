@@ -1,1 +1,224 @@
-//! TODO
+//! What is changed on the way, and nothing else is: hop-by-hop headers go, `Host` follows the upstream, and framing
+//! follows the side's HTTP version. Also the gateway's own answers, marked as such.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use bytes::Bytes;
+use http::{
+    HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode, Uri, Version, header, request, response,
+    uri::{PathAndQuery, Scheme},
+};
+
+use crate::{clock::Nanos, config::Upstream};
+
+/// Marks an answer as the gateway's own; its value is the error's code.
+pub const ERROR_HEADER: HeaderName = HeaderName::from_static("x-streamgauge-error");
+
+const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
+const PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection");
+
+/// Points a request at its upstream over a connection of this version. Doing it twice is the same as once, so a retry
+/// may aim again.
+pub fn aim(parts: &mut request::Parts, path: &PathAndQuery, upstream: &Upstream, version: Version) {
+    let upgrade = is_upgrade(parts);
+    let authority = if upstream.preserve_host { client_authority(parts) } else { None };
+    let authority = authority.unwrap_or_else(|| upstream.authority.clone());
+    let host = HeaderValue::try_from(authority.as_str()).ok();
+    let mut headers = end_to_end(&mut parts.headers, upgrade, parts.version == version);
+    if version == Version::HTTP_2 {
+        headers.remove(header::HOST);
+        headers.remove(header::TRANSFER_ENCODING);
+        let scheme = if upstream.tls { Scheme::HTTPS } else { Scheme::HTTP };
+        if let Ok(uri) = Uri::builder().scheme(scheme).authority(authority).path_and_query(path.clone()).build() {
+            parts.uri = uri;
+        }
+    } else {
+        if let Some(host) = host {
+            match headers.get_mut(header::HOST) {
+                Some(value) => *value = host,
+                None => headers = host_first(host, headers),
+            }
+        }
+        join_cookies(&mut headers);
+        parts.uri = Uri::from(path.clone());
+    }
+    parts.version = version;
+    parts.headers = headers;
+}
+
+/// Makes an upstream's response head fit for a client of this version.
+pub fn answer_head(parts: &mut response::Parts, client: Version) {
+    let upgrade = parts.status == StatusCode::SWITCHING_PROTOCOLS;
+    let same = (parts.version == Version::HTTP_2) == (client == Version::HTTP_2);
+    if parts.headers.keys().any(is_hop_by_hop) {
+        parts.headers = end_to_end(&mut parts.headers, upgrade, same);
+    }
+    // The library writes the version of the client's side.
+    parts.version = if client == Version::HTTP_2 { Version::HTTP_2 } else { Version::HTTP_11 };
+}
+
+/// Whether a request asks to leave HTTP: `Upgrade`, named by `Connection`, on HTTP/1.1.
+pub fn is_upgrade(parts: &request::Parts) -> bool {
+    parts.version == Version::HTTP_11
+        && parts.headers.contains_key(header::UPGRADE)
+        && connection_tokens(&parts.headers).any(|token| token.eq_ignore_ascii_case("upgrade"))
+}
+
+/// An answer of the gateway's own, in the shape clients of these APIs know.
+pub fn own_answer(status: StatusCode, code: &'static str, message: &str) -> (response::Parts, Bytes) {
+    let kind = if status.is_client_error() { "invalid_request_error" } else { "gateway_error" };
+    let body = serde_json::json!({ "error": { "message": message, "type": kind, "code": code } }).to_string();
+    let (mut parts, ()) = Response::new(()).into_parts();
+    parts.status = status;
+    parts.headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    parts.headers.insert(header::CONTENT_LENGTH, HeaderValue::from(body.len()));
+    parts.headers.insert(ERROR_HEADER, HeaderValue::from_static(code));
+    if status == StatusCode::SERVICE_UNAVAILABLE {
+        parts.headers.insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+    }
+    (parts, Bytes::from(body))
+}
+
+/// The trace id of a W3C `traceparent`; absent without one or if it is malformed.
+pub fn trace_id(headers: &HeaderMap) -> Option<String> {
+    let value = headers.get("traceparent")?.to_str().ok()?;
+    let id = value.split('-').nth(1)?;
+    let valid = id.len() == 32 && id.bytes().all(|b| b.is_ascii_hexdigit()) && id.bytes().any(|b| b != b'0');
+    valid.then(|| id.to_ascii_lowercase())
+}
+
+/// From the instant in `X-Request-Start` (seconds, milli-, micro- or nanoseconds since 1970, `t=` allowed) to `now`.
+/// Absent without the header, if it is no number, or if it lies in the future.
+pub fn client_sent(headers: &HeaderMap, now: SystemTime) -> Option<Nanos> {
+    let text = headers.get("x-request-start")?.to_str().ok()?.trim();
+    let number: f64 = text.strip_prefix("t=").unwrap_or(text).parse().ok()?;
+    // Today is 1.8e9 s: the magnitude tells the unit for some thousand years either way.
+    let unit = [(1e17, 1e9), (1e14, 1e6), (1e11, 1e3), (1e8, 1.0)].iter().find(|(least, _)| number >= *least)?.1;
+    let sent = std::time::Duration::try_from_secs_f64(number / unit).ok()?;
+    now.duration_since(UNIX_EPOCH + sent).ok().map(Nanos::from)
+}
+
+/// The provider's own id of a request, from the response headers providers put it in.
+pub fn upstream_request_id(headers: &HeaderMap) -> Option<String> {
+    const NAMES: [&str; 9] = [
+        "x-request-id",
+        "request-id",
+        "apim-request-id",
+        "x-amzn-requestid",
+        "mistral-correlation-id",
+        "x-ds-trace-id",
+        "x-debug-trace-id",
+        "inference-id",
+        "x-generation-id",
+    ];
+    let value = NAMES.iter().find_map(|name| headers.get(*name))?.to_str().ok()?;
+    (value.len() <= 256).then(|| value.to_owned())
+}
+
+/// Whether a request waits for a 100 before it sends its body.
+pub fn expects_continue(parts: &request::Parts) -> bool {
+    parts.headers.get(header::EXPECT).is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"100-continue"))
+}
+
+/// Whether the method is one that a reverse proxy has no meaning for.
+pub fn is_refused(method: &Method) -> bool {
+    method == Method::CONNECT
+}
+
+/// The headers that go on, in their order. Taking single ones out of a `HeaderMap` would move the last into the gap.
+fn end_to_end(headers: &mut HeaderMap, upgrade: bool, same_version: bool) -> HeaderMap {
+    let mut named: Vec<String> = connection_tokens(headers).map(str::to_ascii_lowercase).collect();
+    if upgrade {
+        named.retain(|token| token != "upgrade");
+    }
+    let chunked = headers.contains_key(header::TRANSFER_ENCODING);
+    let trailers = headers
+        .get_all(header::TE)
+        .iter()
+        .any(|value| value.to_str().is_ok_and(|te| te.split(',').any(|te| te.trim().eq_ignore_ascii_case("trailers"))));
+    let mut kept = HeaderMap::with_capacity(headers.keys_len());
+    let mut last: Option<HeaderName> = None;
+    for (name, value) in headers.drain() {
+        let name = match (name, &last) {
+            (Some(name), _) => name,
+            (None, Some(last)) => last.clone(),
+            (None, None) => continue,
+        };
+        last = Some(name.clone());
+        if name == header::CONNECTION {
+            if upgrade && !kept.contains_key(header::CONNECTION) {
+                kept.append(name, HeaderValue::from_static("Upgrade"));
+            }
+        } else if name == header::UPGRADE {
+            if upgrade {
+                kept.append(name, value);
+            }
+        } else if name == header::TE {
+            // Hop-by-hop, but without it no trailer may be sent; made anew for our own hop.
+            if trailers && !kept.contains_key(header::TE) {
+                kept.append(name, HeaderValue::from_static("trailers"));
+            }
+        } else if name == header::TRANSFER_ENCODING {
+            // The library frames each side anew; with the same version on both it keeps this spelling.
+            if same_version {
+                kept.append(name, value);
+            }
+        } else if (name == header::CONTENT_LENGTH && chunked)
+            || is_hop_by_hop(&name)
+            || named.iter().any(|token| token == name.as_str())
+        {
+            // Left behind. (A length beside chunked framing is a smuggler's tool: chunked wins, RFC 9112 §6.3.)
+        } else {
+            kept.append(name, value);
+        }
+    }
+    kept
+}
+
+fn is_hop_by_hop(name: &HeaderName) -> bool {
+    *name == header::CONNECTION
+        || *name == KEEP_ALIVE
+        || *name == PROXY_CONNECTION
+        || *name == header::UPGRADE
+        || *name == header::TE
+        || *name == header::TRANSFER_ENCODING
+}
+
+fn connection_tokens(headers: &HeaderMap) -> impl Iterator<Item = &str> {
+    headers
+        .get_all(header::CONNECTION)
+        .iter()
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|value| value.split(','))
+        .map(str::trim)
+        .filter(|token| !token.is_empty())
+}
+
+fn client_authority(parts: &request::Parts) -> Option<http::uri::Authority> {
+    let host = parts.headers.get(header::HOST).and_then(|host| http::uri::Authority::try_from(host.as_bytes()).ok());
+    host.or_else(|| parts.uri.authority().cloned())
+}
+
+/// HTTP/1.1 wants `Host`, and clients of HTTP/2 send none; servers expect it first (RFC 9110 §7.2).
+fn host_first(host: HeaderValue, headers: HeaderMap) -> HeaderMap {
+    let mut all = HeaderMap::with_capacity(headers.keys_len() + 1);
+    all.insert(header::HOST, host);
+    let mut last: Option<HeaderName> = None;
+    for (name, value) in headers {
+        if let Some(name) = name.or_else(|| last.clone()) {
+            all.append(name.clone(), value);
+            last = Some(name);
+        }
+    }
+    all
+}
+
+/// HTTP/2 may split `Cookie`; HTTP/1.1 wants one (RFC 9113 §8.2.3).
+fn join_cookies(headers: &mut HeaderMap) {
+    let mut cookies = headers.get_all(header::COOKIE).iter();
+    let (Some(first), Some(second)) = (cookies.next(), cookies.next()) else { return };
+    let crumbs: Vec<&[u8]> = [first, second].into_iter().chain(cookies).map(HeaderValue::as_bytes).collect();
+    if let Ok(joined) = HeaderValue::from_bytes(&crumbs.join(&b"; "[..])) {
+        headers.insert(header::COOKIE, joined);
+    }
+}

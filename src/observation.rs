@@ -329,3 +329,45 @@ impl Observation {
         self.timeline.end_or(self.timeline.request_head).since(self.timeline.request_head)
     }
 }
+
+impl Observation {
+    /// An exchange that has only begun: nothing but its first mark is known.
+    pub fn begin(id: ExchangeId, time: SystemTime, request_head: Stamp) -> Self {
+        Self {
+            id,
+            time,
+            upstream: None,
+            endpoint: Endpoint::Other,
+            dialect: Dialect::Other,
+            method: None,
+            path: None,
+            status: None,
+            stream: false,
+            outcome: Outcome::GatewayError,
+            limit: None,
+            model: None,
+            timeline: Timeline::begin(request_head),
+            cadence: Cadence::default(),
+            facts: Facts::default(),
+            reasoning_seen: false,
+            attempts: 0,
+            events: 0,
+            output_events: 0,
+            reads: 0,
+            request_bytes: 0,
+            response_bytes: 0,
+            observer_off: None,
+            event_overhead: EventOverhead::default(),
+            connection: Connection::default(),
+            client_stamp: StampSource::User,
+            upstream_stamp: StampSource::User,
+            flags: Flags::default(),
+            load: None,
+            workload: None,
+            trace_id: None,
+            session: None,
+            upstream_request_id: None,
+            client_sent: None,
+        }
+    }
+}

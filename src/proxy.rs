@@ -1,1 +1,534 @@
-//! TODO
+//! The one way through: route, begin, acquire, send, head, respond.
+
+use std::{
+    convert::Infallible,
+    fmt,
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use http::{HeaderMap, HeaderName, Request, Response, StatusCode, Version, request, response, uri::PathAndQuery};
+use hyper::{body::Incoming, upgrade::OnUpgrade};
+
+use crate::{
+    clock::{AtomicStamp, Clock, Nanos, Stamp},
+    config::{self, Config, Upstream},
+    dialect::{Dialect, RequestScan, recognise},
+    error::{Error, Stage},
+    exchange::{Answered, Exchange},
+    forward,
+    net::{ConnStats, tls::TlsError},
+    observation::{ExchangeId, Limit, Observation, Outcome},
+    record::{Recorder, UpstreamHandles},
+    route::{RouteTable, upstream_path},
+    tap::{self, BodyLimits, Continue, Downstream, Open, RequestParts, RequestTap, ResponseTap, Shared},
+    tunnel,
+    upload::{Upload, UploadFault},
+    upstream::{Connector, Dial, Dialled, Lease, Pool, Sender, pool::Wanted},
+};
+
+/// The data plane: routes, upstream pools, and what every exchange shares.
+pub struct Gateway {
+    shared: Arc<Shared>,
+    routes: RouteTable,
+    providers: Vec<Provider>,
+    limits: config::Limits,
+    session_header: Option<HeaderName>,
+    ids: Ids,
+}
+
+/// One upstream, ready to be sent to.
+struct Provider {
+    config: Arc<Upstream>,
+    handles: Arc<UpstreamHandles>,
+    pool: Arc<Pool<RequestTap>>,
+}
+
+impl fmt::Debug for Gateway {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Gateway").field("routes", &self.routes).finish_non_exhaustive()
+    }
+}
+
+impl Gateway {
+    /// The data plane of this configuration.
+    ///
+    /// # Errors
+    /// If an upstream's certificates can't be used.
+    pub fn new(config: &Config, recorder: Arc<Recorder>, dial: Arc<dyn Dial>, clock: Clock) -> Result<Self, TlsError> {
+        let providers = config.upstreams.iter().map(|upstream| {
+            let connector = Connector::new(Arc::clone(upstream), Arc::clone(&dial), clock)?;
+            Ok(Provider {
+                config: Arc::clone(upstream),
+                handles: recorder.upstream(&upstream.name),
+                pool: Pool::new(connector, upstream.limits.clone(), upstream.http, clock),
+            })
+        });
+        Ok(Self {
+            providers: providers.collect::<Result<_, _>>()?,
+            routes: RouteTable::new(config),
+            limits: config.limits.clone(),
+            session_header: config.session_header.clone(),
+            ids: Ids::new(),
+            shared: Shared::new(clock, recorder),
+        })
+    }
+
+    /// What every exchange shares.
+    pub const fn shared(&self) -> &Arc<Shared> {
+        &self.shared
+    }
+
+    /// Limits towards clients.
+    pub const fn limits(&self) -> &config::Limits {
+        &self.limits
+    }
+
+    /// A client's connection, not used yet.
+    pub fn downstream() -> Arc<Downstream> {
+        Arc::new(Downstream {
+            stats: Arc::new(ConnStats::default()),
+            delivered: AtomicStamp::absent(),
+            multiplexed: OnceLock::new(),
+        })
+    }
+
+    /// Closes connections to upstreams that idled or lived too long.
+    pub fn sweep(&self) {
+        for provider in &self.providers {
+            provider.pool.sweep();
+        }
+    }
+
+    /// Books a request whose head could not be read: the HTTP library has answered it with this status already.
+    pub fn refused_head(&self, downstream: &Arc<Downstream>, status: StatusCode) {
+        let arrival = downstream.stats.last_read().unwrap_or_else(|| self.shared.clock.now());
+        let seen = Observation::begin(self.ids.next(), self.shared.clock.wall(arrival), arrival);
+        let exchange = Exchange::begin(seen, Arc::clone(&self.shared.recorder), None, Arc::default());
+        let mut open = Open::new(exchange, Arc::clone(&self.shared), Arc::clone(downstream));
+        let answered = Answered { outcome: Outcome::ClientError, limit: None, status: status.as_u16() };
+        if let Some(exchange) = open.exchange() {
+            exchange.answer(answered);
+        }
+        open.close(crate::exchange::Cause::Ended);
+    }
+
+    /// One exchange, from the client's head to the response whose body carries on measuring.
+    ///
+    /// # Cancel safety
+    /// Dropping the future (the client left) closes the upstream connection and books the exchange.
+    ///
+    /// # Errors
+    /// Never: what goes wrong becomes an answer.
+    pub async fn call(
+        &self,
+        downstream: Arc<Downstream>,
+        mut request: Request<Incoming>,
+    ) -> Result<Response<ResponseTap>, Infallible> {
+        let client = request.version();
+        downstream.multiplexed.get_or_init(|| client == Version::HTTP_2);
+        let request_head = self.request_head(&downstream, request.headers());
+        let upgrade = request.extensions().get::<OnUpgrade>().is_some().then(|| hyper::upgrade::on(&mut request));
+        let (parts, body) = request.into_parts();
+
+        // 1 route
+        let route = self.routes.find(&parts).filter(|_| !forward::is_refused(&parts.method));
+        let provider = route.and_then(|route| self.providers.get(route.index));
+
+        // 2 begin
+        let upload = Arc::new(Upload::default());
+        let recognised = recognise(&parts);
+        let mut seen = Observation::begin(self.ids.next(), self.shared.clock.wall(request_head), request_head);
+        seen.endpoint = recognised.endpoint;
+        seen.dialect = recognised.dialect;
+        self.describe(&mut seen, &parts);
+        seen.upstream = provider.map(|provider| Arc::clone(&provider.config.name));
+        let handles = provider.map(|provider| Arc::clone(&provider.handles));
+        let exchange = Exchange::begin(seen, Arc::clone(&self.shared.recorder), handles, Arc::clone(&upload));
+        let mut open = Open::new(exchange, Arc::clone(&self.shared), Arc::clone(&downstream));
+        let (Some(route), Some(provider)) = (route, provider) else {
+            return Ok(answer(open, no_route(&parts)));
+        };
+        if self.limits.max_in_flight.is_some_and(|most| self.shared.in_flight.load(Ordering::Acquire) > most) {
+            return Ok(answer(open, overloaded()));
+        }
+
+        let upgrade = upgrade.filter(|_| forward::is_upgrade(&parts));
+        let path = upstream_path(route, parts.uri.path_and_query().unwrap_or(&PathAndQuery::from_static("/")));
+        let gate = Arc::new(Continue::default());
+        let tap = RequestTap::new(
+            body,
+            self.shared.clock,
+            RequestParts {
+                upload: &upload,
+                scan: RequestScan::new(recognised, &parts),
+                recorder: &self.shared.recorder,
+                handles: &provider.handles,
+                downstream: &downstream.stats,
+                request_head,
+                most: self.limits.max_request_body,
+                gate: forward::expects_continue(&parts).then(|| Arc::clone(&gate)),
+            },
+        );
+        let mut request = Request::from_parts(parts, tap);
+        watch_informational(&mut request, &gate);
+
+        // 3 acquire, 4 send
+        let total = provider.config.limits.total;
+        let total_at = total.map(|total| self.shared.clock.instant(request_head) + total);
+        let sent = self.send(provider, &path, request, upgrade.is_some(), &mut open, total_at).await;
+        let (response, lease, before) = match sent {
+            Ok(sent) => sent,
+            Err(failure) => return Ok(answer(open, failure.own(&upload))),
+        };
+
+        // 5 head
+        let (mut parts, body) = response.into_parts();
+        let arrival = head_arrival(&lease.stats, &parts.headers).unwrap_or_else(|| self.shared.clock.now());
+        let sent = tap::departure(&lease, &upload, before.handed_over, before.pending, arrival);
+        if let Some(exchange) = open.exchange() {
+            exchange.sent(sent);
+            exchange.head(arrival, &parts, Some(recognised.dialect));
+            exchange.seen().flags.informational_dropped = gate.dropped.load(Ordering::Acquire);
+            exchange.seen().flags.overhead_lower_bound =
+                client == Version::HTTP_2 || lease.version() == Version::HTTP_2;
+            exchange.seen().upstream_request_id = forward::upstream_request_id(&parts.headers);
+        }
+
+        // 6 respond
+        if parts.status == StatusCode::SWITCHING_PROTOCOLS {
+            return Ok(self.switch(parts, body, upgrade, open, lease));
+        }
+        forward::answer_head(&mut parts, client);
+        let limits = &provider.config.limits;
+        let limits = BodyLimits::new(limits.first_byte, limits.idle, total_at);
+        Ok(Response::from_parts(parts, ResponseTap::new(body, open, lease, limits)))
+    }
+
+    /// Acquires a connection and sends the request on it; once more if the connection turned out to be dead before it
+    /// had taken a byte.
+    #[expect(clippy::too_many_arguments, reason = "the six phases' state, used once")]
+    async fn send(
+        &self,
+        provider: &Provider,
+        path: &PathAndQuery,
+        mut request: Request<RequestTap>,
+        http1_only: bool,
+        open: &mut Open,
+        total_at: Option<tokio::time::Instant>,
+    ) -> Result<(Response<Incoming>, Lease<RequestTap>, Before), Failure> {
+        let clock = self.shared.clock;
+        let mut fresh = false;
+        loop {
+            let dialled = Dialled::default();
+            if let Some(exchange) = open.exchange() {
+                exchange.attempt(clock.now(), &dialled);
+            }
+            let acquire = provider.pool.acquire(Wanted { http1_only, fresh }, &dialled);
+            let mut lease = match within(total_at, acquire).await {
+                Some(Ok(lease)) => lease,
+                Some(Err(error)) => {
+                    provider.handles.attempt("failed");
+                    return Err(Failure::Unreachable(error));
+                }
+                None => {
+                    provider.handles.attempt("failed");
+                    return Err(Failure::TimedOut(Limit::Total));
+                }
+            };
+            let handed_over = clock.now();
+            let before =
+                Before { handed_over, pending: (lease.stats.pending_until(handed_over), lease.stats.stalls()) };
+            lease.stats.arm();
+            if let Some(exchange) = open.exchange() {
+                exchange.leased(handed_over, lease.reused, lease.timings.is_some());
+                exchange.seen().connection.upstream_version = Some(lease.version());
+            }
+            let (mut parts, mut body) = request.into_parts();
+            forward::aim(&mut parts, path, &provider.config, lease.version());
+            body.attach(Arc::clone(&lease.stats), before.pending.0);
+            request = Request::from_parts(parts, body);
+
+            let upload = open.exchange().map(|exchange| Arc::clone(exchange.upload()));
+            let answer = async {
+                match &mut lease.sender {
+                    Sender::Http1(sender) => sender.try_send_request(request).await,
+                    Sender::Http2(sender) => sender.try_send_request(request).await,
+                }
+            };
+            let answer = head_within(provider.config.limits.head, upload.as_deref(), clock, answer);
+            let answer = within(total_at, answer).await.unwrap_or(Err(Unanswered::Limit(Limit::Total)));
+            let unanswered = match answer {
+                Ok(response) => {
+                    provider.handles.attempt("ok");
+                    return Ok((response, lease, before));
+                }
+                Err(unanswered) => unanswered,
+            };
+            if let (Some(exchange), Some(upload)) = (open.exchange(), &upload) {
+                exchange.sent(tap::departure(&lease, upload, handed_over, before.pending, clock.now()));
+            }
+            let failure = match unanswered {
+                Unanswered::Limit(limit) => Failure::TimedOut(limit),
+                Unanswered::Error(mut error) => match error.take_message() {
+                    Some(again) if lease.reused && !fresh => {
+                        provider.handles.attempt("retried");
+                        request = again;
+                        fresh = true;
+                        continue;
+                    }
+                    _ => Failure::Reset(error.into_error()),
+                },
+            };
+            provider.handles.attempt("failed");
+            return Err(failure);
+        }
+    }
+
+    /// A 101: the answer goes down, and what follows is a tunnel.
+    fn switch(
+        &self,
+        mut parts: response::Parts,
+        body: Incoming,
+        client: Option<OnUpgrade>,
+        mut open: Open,
+        lease: Lease<RequestTap>,
+    ) -> Response<ResponseTap> {
+        let Some(client) = client else {
+            return answer(
+                open,
+                Own {
+                    status: StatusCode::BAD_GATEWAY,
+                    code: "upstream_reset",
+                    message: "the upstream switched protocols without being asked".into(),
+                    outcome: Outcome::UpstreamReset,
+                    limit: None,
+                },
+            );
+        };
+        if let Some(exchange) = open.exchange() {
+            exchange.tunnel();
+        }
+        let mut response = Response::from_parts(parts, body);
+        let upstream = hyper::upgrade::on(&mut response);
+        (parts, _) = response.into_parts();
+        forward::answer_head(&mut parts, Version::HTTP_11);
+        let shared = Arc::clone(&self.shared);
+        // Ends with its connections, or with the shutdown's deadline, which drops and thereby books it.
+        tokio::spawn(async move {
+            tokio::select! {
+                () = tunnel::run(client, upstream, open, lease, shared.clock) => {}
+                () = shared.cut_off() => {}
+            }
+        });
+        Response::from_parts(parts, ResponseTap::own(bytes::Bytes::new(), None))
+    }
+
+    /// On a connection that pipelines, a request does not begin before the response ahead of it has left.
+    fn request_head(&self, downstream: &Downstream, headers: &HeaderMap) -> Stamp {
+        let arrival = head_arrival(&downstream.stats, headers).unwrap_or_else(|| self.shared.clock.now());
+        downstream.delivered.load().map_or(arrival, |delivered| arrival.max(delivered))
+    }
+
+    fn describe(&self, seen: &mut Observation, parts: &request::Parts) {
+        seen.method = Some(parts.method.clone());
+        seen.path = Some(parts.uri.path().to_owned());
+        seen.connection.client_version = Some(parts.version);
+        seen.trace_id = forward::trace_id(&parts.headers);
+        seen.client_sent = forward::client_sent(&parts.headers, seen.time);
+        let session = self.session_header.as_ref().and_then(|name| parts.headers.get(name));
+        seen.session = session.and_then(|value| value.to_str().ok()).map(str::to_owned);
+    }
+}
+
+/// What the upstream's connection looked like before the request.
+#[derive(Clone, Copy)]
+struct Before {
+    handed_over: Stamp,
+    pending: (Nanos, u32),
+}
+
+/// Why there is no response head.
+enum Failure {
+    Unreachable(Error),
+    Reset(hyper::Error),
+    TimedOut(Limit),
+}
+
+/// Why one sending of a request was not answered.
+enum Unanswered<E> {
+    Error(E),
+    Limit(Limit),
+}
+
+/// An answer of the gateway's own.
+struct Own {
+    status: StatusCode,
+    code: &'static str,
+    message: String,
+    outcome: Outcome,
+    limit: Option<Limit>,
+}
+
+impl Failure {
+    fn own(self, upload: &Upload) -> Own {
+        match (self, upload.fault()) {
+            (_, Some(UploadFault::TooLarge)) => Own {
+                status: StatusCode::PAYLOAD_TOO_LARGE,
+                code: "request_too_large",
+                message: "the request's body is larger than this gateway takes (limits.max_request_body)".into(),
+                outcome: Outcome::ClientError,
+                limit: Some(Limit::RequestBody),
+            },
+            (_, Some(UploadFault::Malformed)) => Own {
+                status: StatusCode::BAD_REQUEST,
+                code: "bad_request_body",
+                message: "the request's body is not framed as HTTP has it".into(),
+                outcome: Outcome::ClientError,
+                limit: None,
+            },
+            (_, Some(UploadFault::Gone)) => Own {
+                status: StatusCode::BAD_REQUEST,
+                code: "client_gone",
+                message: "the request's body ended early".into(),
+                outcome: Outcome::ClientGone,
+                limit: None,
+            },
+            (Self::Unreachable(error), None) => {
+                let limit = error.timed_out.then_some(match error.stage {
+                    Stage::Pool => Limit::PoolWait,
+                    _ => Limit::Connect,
+                });
+                let status = if error.timed_out { StatusCode::GATEWAY_TIMEOUT } else { StatusCode::BAD_GATEWAY };
+                Own {
+                    status,
+                    code: "upstream_unreachable",
+                    message: format!("no connection to the upstream: {}", chain(&error)),
+                    outcome: Outcome::Unreachable,
+                    limit,
+                }
+            }
+            (Self::Reset(error), None) => Own {
+                status: StatusCode::BAD_GATEWAY,
+                code: "upstream_reset",
+                message: format!("the upstream broke off before its answer: {}", chain(&error)),
+                outcome: Outcome::UpstreamReset,
+                limit: None,
+            },
+            (Self::TimedOut(limit), None) => Own {
+                status: StatusCode::GATEWAY_TIMEOUT,
+                code: "upstream_timeout",
+                message: format!("the upstream did not answer within the limit `{}`", limit.as_str()),
+                outcome: Outcome::UpstreamTimeout,
+                limit: Some(limit),
+            },
+        }
+    }
+}
+
+fn no_route(parts: &request::Parts) -> Own {
+    let (status, code, message) = if forward::is_refused(&parts.method) {
+        (StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", "a reverse proxy does not take CONNECT".to_owned())
+    } else {
+        let message = format!("no route of this gateway matches {}", parts.uri.path());
+        (StatusCode::NOT_FOUND, "no_route", message)
+    };
+    Own { status, code, message, outcome: Outcome::ClientError, limit: None }
+}
+
+fn overloaded() -> Own {
+    Own {
+        status: StatusCode::SERVICE_UNAVAILABLE,
+        code: "overloaded",
+        message: "this gateway has as many exchanges in flight as it takes (limits.max_in_flight)".into(),
+        outcome: Outcome::Refused,
+        limit: Some(Limit::InFlight),
+    }
+}
+
+fn answer(mut open: Open, own: Own) -> Response<ResponseTap> {
+    let (parts, body) = forward::own_answer(own.status, own.code, &own.message);
+    tracing::debug!(code = own.code, message = own.message, "answered by the gateway");
+    if let Some(exchange) = open.exchange() {
+        exchange.answer(Answered { outcome: own.outcome, limit: own.limit, status: own.status.as_u16() });
+    }
+    Response::from_parts(parts, ResponseTap::own(body, Some(open)))
+}
+
+/// Arrival of a head: of the read that brought the last of its values, as far as they lie where a read put them
+/// (HTTP/2 unpacks them elsewhere); else of the newest read.
+fn head_arrival(stats: &ConnStats, headers: &HeaderMap) -> Option<Stamp> {
+    let reads = stats.reads();
+    headers.values().filter_map(|value| reads.arrival(value.as_bytes())).max().or_else(|| stats.last_read())
+}
+
+/// 1xx answers have no way to the client but the 100, which opens the request's body.
+fn watch_informational(request: &mut Request<RequestTap>, gate: &Arc<Continue>) {
+    let gate = Arc::clone(gate);
+    hyper::ext::on_informational(request, move |response| {
+        if response.status() == StatusCode::CONTINUE {
+            gate.open();
+        } else {
+            gate.dropped.store(true, Ordering::Release);
+        }
+    });
+}
+
+async fn within<T>(deadline: Option<tokio::time::Instant>, work: impl Future<Output = T>) -> Option<T> {
+    match deadline {
+        Some(deadline) => tokio::time::timeout_at(deadline, work).await.ok(),
+        None => Some(work.await),
+    }
+}
+
+/// The head's limit runs from the request's departure: while the body is still on its way up it does not.
+async fn head_within<T, E>(
+    limit: Option<Duration>,
+    upload: Option<&Upload>,
+    clock: Clock,
+    work: impl Future<Output = Result<T, E>>,
+) -> Result<T, Unanswered<E>> {
+    let Some(limit) = limit else { return work.await.map_err(Unanswered::Error) };
+    let mut work = std::pin::pin!(work);
+    let mut wait = limit;
+    loop {
+        if let Ok(done) = tokio::time::timeout(wait, work.as_mut()).await {
+            return done.map_err(Unanswered::Error);
+        }
+        let left = upload.map_or(Some(clock.now()), Upload::handed_over);
+        let since = left.map_or(Nanos::ZERO, |left| clock.now().since(left));
+        wait = limit.saturating_sub(since.into());
+        if wait.is_zero() {
+            return Err(Unanswered::Limit(Limit::Head));
+        }
+    }
+}
+
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        text.push_str(": ");
+        text.push_str(&cause.to_string());
+        source = cause.source();
+    }
+    text
+}
+
+/// Ids: a random start per process, then a counter spread over all bits, so that none comes twice.
+struct Ids(AtomicU64);
+
+impl Ids {
+    fn new() -> Self {
+        Self(AtomicU64::new(fastrand::u64(..)))
+    }
+
+    fn next(&self) -> ExchangeId {
+        ExchangeId(self.0.fetch_add(1, Ordering::Relaxed).wrapping_mul(0x9e37_79b9_7f4a_7c15))
+    }
+}
+
+const _: () = assert!(size_of::<Dialect>() == 1, "copied into every exchange");

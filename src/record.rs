@@ -73,6 +73,9 @@ impl Recorder {
     ) {
     }
 
+    /// Writes out what is queued.
+    pub fn close(&self) {}
+
     /// The exposition for `/metrics`.
     pub fn encode(&self, _openmetrics: bool, _now: Stamp) -> String {
         String::new()
@@ -123,7 +126,7 @@ impl UpstreamHandles {
         _dns: Option<Nanos>,
         _tcp: Option<Nanos>,
         _tls: Option<Nanos>,
-        _pool_wait: Option<Nanos>,
+        _pool_wait: Nanos,
     ) {
     }
     /// `attempts_total`: `ok`, `retried` or `failed`.

@@ -1,0 +1,253 @@
+//! [`MeteredIo`]: the socket's own wrapper, below TLS. It stamps reads and writes, counts bytes, and measures how long
+//! writes were pending. What it finds stands in [`ConnStats`], atomics with one writer.
+
+use std::{
+    fmt, io,
+    io::IoSlice,
+    pin::Pin,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering},
+    },
+    task::{Context, Poll, ready},
+};
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+use super::reads::Reads;
+use crate::clock::{AtomicStamp, Clock, Nanos, Stamp};
+
+/// Anything bytes flow through: a TCP stream, TLS over one, an in-memory pipe in tests.
+pub trait Io: AsyncRead + AsyncWrite + Send + Unpin {}
+
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> Io for T {}
+
+/// A connection whose kind no longer matters. One indirect call per read or write, against generics everywhere.
+pub type BoxIo = Box<dyn Io>;
+
+/// A pending write longer than this is a stall.
+pub const STALL: Nanos = Nanos(10_000_000);
+
+/// Which side of a write is its departure (see `Marks` in the documentation of the numbers).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum StampWrites {
+    /// Just before the call: a writer preempted after the packet left must not shorten an upstream's TTFT.
+    Before,
+    /// At its return: what the client waited for ends when the bytes have left us.
+    After,
+}
+
+/// What one connection's socket has seen. Written by its [`MeteredIo`] alone, read by the taps.
+pub struct ConnStats {
+    last_read: AtomicStamp,
+    first_write: AtomicStamp,
+    last_write: AtomicStamp,
+    pending_since: AtomicStamp,
+    pending: AtomicU64,
+    stalls: AtomicU32,
+    flushes: AtomicU32,
+    reads: Reads,
+    parked: AtomicBool,
+    closing: Mutex<Option<Closing>>,
+}
+
+/// Called once with the departure of everything written so far, or with nothing if the connection was lost first.
+type Closing = Box<dyn FnOnce(Option<Stamp>) + Send>;
+
+impl Default for ConnStats {
+    fn default() -> Self {
+        Self {
+            last_read: AtomicStamp::absent(),
+            first_write: AtomicStamp::absent(),
+            last_write: AtomicStamp::absent(),
+            pending_since: AtomicStamp::absent(),
+            pending: AtomicU64::new(0),
+            stalls: AtomicU32::new(0),
+            flushes: AtomicU32::new(0),
+            reads: Reads::default(),
+            parked: AtomicBool::new(false),
+            closing: Mutex::new(None),
+        }
+    }
+}
+
+impl fmt::Debug for ConnStats {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ConnStats").field("last_read", &self.last_read).field("last_write", &self.last_write).finish()
+    }
+}
+
+impl ConnStats {
+    /// Arrival of the newest bytes; absent before the first.
+    pub fn last_read(&self) -> Option<Stamp> {
+        self.last_read.load()
+    }
+
+    /// Arrival of the read that brought the last byte of `bytes`, if `bytes` still lie where that read put them;
+    /// otherwise the newest read's.
+    pub fn arrival(&self, bytes: &[u8]) -> Option<Stamp> {
+        self.reads.arrival(bytes).or_else(|| self.last_read())
+    }
+
+    /// The reads this connection's bytes came in.
+    pub const fn reads(&self) -> &Reads {
+        &self.reads
+    }
+
+    /// Departure of the first write since [`ConnStats::arm`].
+    pub fn first_write(&self) -> Option<Stamp> {
+        self.first_write.load()
+    }
+
+    /// Departure of the newest write; absent before the first.
+    pub fn last_write(&self) -> Option<Stamp> {
+        self.last_write.load()
+    }
+
+    /// Forgets the first write, so that the next one is it: a new exchange uses this connection.
+    pub fn arm(&self) {
+        self.first_write.store(None);
+    }
+
+    /// Completed flushes: after one, nothing is left between the writer and the kernel.
+    pub fn flushes(&self) -> u32 {
+        self.flushes.load(Ordering::Acquire)
+    }
+
+    /// How long writes were pending, all in all, up to `until`.
+    pub fn pending_until(&self, until: Stamp) -> Nanos {
+        let current = self.pending_since.load().map_or(Nanos::ZERO, |since| until.since(since));
+        Nanos(self.pending.load(Ordering::Acquire)) + current
+    }
+
+    /// Writes that were pending for longer than [`STALL`].
+    pub fn stalls(&self) -> u32 {
+        self.stalls.load(Ordering::Acquire)
+    }
+
+    /// Calls `closing` once the next flush has completed, or when the connection is lost before it.
+    ///
+    /// hyper drops a body at its end before it flushes, so the end of an exchange waits here for its departure.
+    pub fn park(&self, closing: impl FnOnce(Option<Stamp>) + Send + 'static) {
+        let earlier = self.closing().replace(Box::new(closing));
+        self.parked.store(true, Ordering::Release);
+        if let Some(earlier) = earlier {
+            // Pipelined: the earlier exchange's bytes left no later than this one's will.
+            earlier(self.last_write());
+        }
+    }
+
+    fn closing(&self) -> std::sync::MutexGuard<'_, Option<Closing>> {
+        self.closing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn close_parked(&self, departure: Option<Stamp>) {
+        if self.parked.swap(false, Ordering::AcqRel) {
+            let closing = self.closing().take();
+            if let Some(closing) = closing {
+                closing(departure);
+            }
+        }
+    }
+
+    fn wrote(&self, departure: Stamp) {
+        self.first_write.store_once(departure);
+        self.last_write.store(Some(departure));
+    }
+
+    /// A write was taken (or failed) at `now`: if one was pending, its time is booked.
+    fn unblocked(&self, now: Stamp) {
+        if let Some(since) = self.pending_since.load() {
+            self.pending_since.store(None);
+            let span = now.since(since);
+            self.pending.fetch_add(span.0, Ordering::AcqRel);
+            if span > STALL {
+                self.stalls.fetch_add(1, Ordering::AcqRel);
+            }
+        }
+    }
+}
+
+/// A socket that is stamped and counted. Passes every call on, vectored writes included.
+pub struct MeteredIo {
+    inner: BoxIo,
+    stats: Arc<ConnStats>,
+    clock: Clock,
+    writes: StampWrites,
+}
+
+impl MeteredIo {
+    /// Wraps a socket; what it sees stands in `stats`.
+    pub fn new(inner: BoxIo, stats: Arc<ConnStats>, clock: Clock, writes: StampWrites) -> Self {
+        Self { inner, stats, clock, writes }
+    }
+
+    fn write(&mut self, write: impl FnOnce(Pin<&mut dyn Io>) -> Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
+        let before = self.clock.now();
+        let result = write(Pin::new(&mut *self.inner));
+        match &result {
+            Poll::Pending => {
+                if self.stats.pending_since.load().is_none() {
+                    self.stats.pending_since.store(Some(before));
+                }
+            }
+            Poll::Ready(taken) => {
+                self.stats.unblocked(before);
+                if taken.is_ok() {
+                    self.stats.wrote(match self.writes {
+                        StampWrites::Before => before,
+                        StampWrites::After => self.clock.now(),
+                    });
+                }
+            }
+        }
+        result
+    }
+}
+
+impl AsyncRead for MeteredIo {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let this = &mut *self;
+        let before = buf.filled().len();
+        ready!(Pin::new(&mut this.inner).poll_read(cx, buf))?;
+        if buf.filled().len() > before {
+            this.stats.last_read.store(Some(this.clock.now()));
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncWrite for MeteredIo {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        self.write(|inner| inner.poll_write(cx, buf))
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        self.write(|inner| inner.poll_write_vectored(cx, bufs))
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.inner.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        ready!(Pin::new(&mut self.inner).poll_flush(cx))?;
+        self.stats.flushes.fetch_add(1, Ordering::AcqRel);
+        self.stats.close_parked(self.stats.last_write());
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.inner).poll_shutdown(cx)
+    }
+}
+
+impl Drop for MeteredIo {
+    fn drop(&mut self) {
+        self.stats.close_parked(None);
+    }
+}

@@ -1,0 +1,152 @@
+//! What happens on a request's way up, shared by the tap that sees it (owned by hyper's connection task) and the
+//! exchange that books it. Atomics with one writer, and one lock that is taken a handful of times per exchange.
+
+use std::sync::{
+    Arc, Mutex, MutexGuard, PoisonError,
+    atomic::{AtomicU8, AtomicU64, Ordering},
+};
+
+use crate::{
+    clock::{AtomicStamp, Nanos, Stamp},
+    dialect::RequestFacts,
+    record::{Recorder, Started, UpstreamHandles},
+};
+
+/// The marks of a request's way up.
+#[derive(Debug, Default)]
+pub struct Upload {
+    ended: AtomicStamp,
+    handed_over: AtomicStamp,
+    bytes: AtomicU64,
+    waited_before_end: AtomicU64,
+    awaited_100: AtomicU64,
+    fault: AtomicU8,
+    start: Mutex<Start>,
+}
+
+#[derive(Debug, Default)]
+struct Start {
+    facts: RequestFacts,
+    started: Option<Started>,
+    closed: bool,
+}
+
+/// What went wrong with a request's body.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum UploadFault {
+    /// The client left, or its connection broke.
+    Gone = 1,
+    /// Its framing was malformed.
+    Malformed = 2,
+    /// It was larger than allowed.
+    TooLarge = 3,
+}
+
+impl Upload {
+    /// Arrival of the request's last byte; absent until then.
+    pub fn ended(&self) -> Option<Stamp> {
+        self.ended.load()
+    }
+
+    /// When the last of the body was handed to the connection; absent until then.
+    pub fn handed_over(&self) -> Option<Stamp> {
+        self.handed_over.load()
+    }
+
+    /// Body bytes so far.
+    pub fn bytes(&self) -> u64 {
+        self.bytes.load(Ordering::Acquire)
+    }
+
+    /// Time upstream writes were pending or a 100 was awaited, until the request had ended; zero until then.
+    pub fn waited_before_end(&self) -> Nanos {
+        Nanos(self.waited_before_end.load(Ordering::Acquire))
+    }
+
+    /// Time a 100 was awaited.
+    pub fn awaited_100(&self) -> Nanos {
+        Nanos(self.awaited_100.load(Ordering::Acquire))
+    }
+
+    /// What went wrong with the body, if something did.
+    pub fn fault(&self) -> Option<UploadFault> {
+        match self.fault.load(Ordering::Acquire) {
+            1 => Some(UploadFault::Gone),
+            2 => Some(UploadFault::Malformed),
+            3 => Some(UploadFault::TooLarge),
+            _ => None,
+        }
+    }
+
+    /// Body bytes came; returns how many by now.
+    pub fn add(&self, bytes: u64) -> u64 {
+        self.bytes.fetch_add(bytes, Ordering::AcqRel) + bytes
+    }
+
+    /// The 100 came after so long.
+    pub fn note_100(&self, span: Nanos) {
+        self.awaited_100.store(span.0, Ordering::Release);
+    }
+
+    /// The body broke.
+    pub fn note_fault(&self, fault: UploadFault) {
+        self.fault.store(fault as u8, Ordering::Release);
+    }
+
+    /// The request has ended: arrival of its last byte, hand-over to the connection, waiting until then.
+    pub fn note_end(&self, arrival: Stamp, handed_over: Stamp, waited: Nanos) {
+        self.waited_before_end.store(waited.0, Ordering::Release);
+        self.handed_over.store_once(handed_over);
+        self.ended.store_once(arrival);
+        if let Some(started) = &self.start().started {
+            started.sent(handed_over);
+        }
+    }
+
+    /// The request's facts are known: the exchange counts as started. Once; later calls and calls after the exchange
+    /// has closed do nothing.
+    pub fn start_with(
+        &self,
+        facts: RequestFacts,
+        recorder: &Recorder,
+        upstream: &Arc<UpstreamHandles>,
+        request_head: Stamp,
+    ) {
+        let mut start = self.start();
+        if start.closed || start.started.is_some() {
+            return;
+        }
+        let started = recorder.started(upstream, &facts, request_head);
+        if let Some(handed_over) = self.handed_over() {
+            started.sent(handed_over);
+        }
+        *start = Start { facts, started: Some(started), closed: false };
+    }
+
+    /// Runs `work` on the started exchange, if it has started and not closed.
+    pub fn with_started(&self, work: impl FnOnce(&Started, &RequestFacts)) {
+        let start = self.start();
+        if let Some(started) = &start.started {
+            work(started, &start.facts);
+        }
+    }
+
+    /// Closes the books. An exchange whose model was never known starts here, so that each is counted once.
+    pub fn close(
+        &self,
+        recorder: &Recorder,
+        upstream: Option<&Arc<UpstreamHandles>>,
+        request_head: Stamp,
+    ) -> (Option<Started>, RequestFacts) {
+        let mut start = self.start();
+        start.closed = true;
+        let facts = std::mem::take(&mut start.facts);
+        let started = start.started.take();
+        let started = started.or_else(|| upstream.map(|upstream| recorder.started(upstream, &facts, request_head)));
+        (started, facts)
+    }
+
+    fn start(&self) -> MutexGuard<'_, Start> {
+        self.start.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

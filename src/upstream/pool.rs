@@ -1,0 +1,301 @@
+//! Connections kept for the next exchange. Last in, first out, so that what is not needed grows old and is closed.
+//!
+//! Dropping a [`Lease`] closes its HTTP/1.1 connection (and ends its HTTP/2 stream): only [`Lease::release`], called
+//! when both bodies have ended, gives a connection back.
+
+use std::{
+    fmt,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use http::Version;
+use http_body::Body;
+use hyper::client::conn::{http1, http2};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use super::connector::{ConnectTimings, Connected, Connector, Dialled, Sender};
+use crate::{
+    clock::{Clock, Nanos, Stamp},
+    config::{HttpVersion, UpstreamLimits},
+    error::{Error, Stage},
+    net::ConnStats,
+};
+
+/// The connections of one upstream. `B` is the body of the requests sent on them.
+pub struct Pool<B> {
+    connector: Connector,
+    clock: Clock,
+    limits: UpstreamLimits,
+    idle: Mutex<Vec<Idle<B>>>,
+    shared: Mutex<Vec<Shared<B>>>,
+    /// The upstream answered in HTTP/2 once: exchanges then wait for the one that dials instead of dialling too.
+    speaks_http2: AtomicBool,
+    dialling: tokio::sync::Mutex<()>,
+    permits: Option<Arc<Semaphore>>,
+}
+
+impl<B> fmt::Debug for Pool<B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pool").field("connector", &self.connector).finish_non_exhaustive()
+    }
+}
+
+struct Idle<B> {
+    sender: http1::SendRequest<B>,
+    facts: Facts,
+    since: Stamp,
+}
+
+struct Shared<B> {
+    sender: http2::SendRequest<B>,
+    facts: Facts,
+    active: Arc<AtomicUsize>,
+}
+
+#[derive(Clone)]
+struct Facts {
+    stats: Arc<ConnStats>,
+    born: Stamp,
+}
+
+/// An upstream connection, lent to one exchange.
+pub struct Lease<B> {
+    /// Sends the request.
+    pub sender: Sender<B>,
+    /// What the connection's socket sees.
+    pub stats: Arc<ConnStats>,
+    /// It served an exchange before, or serves another one now.
+    pub reused: bool,
+    /// What it cost to make, if this exchange dialled it.
+    pub timings: Option<ConnectTimings>,
+    born: Stamp,
+    pool: Arc<Pool<B>>,
+    active: Option<Active>,
+    _permit: Option<OwnedSemaphorePermit>,
+}
+
+/// Counts one exchange on a shared connection.
+struct Active(Arc<AtomicUsize>);
+
+impl Drop for Active {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+impl<B> fmt::Debug for Lease<B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Lease").field("sender", &self.sender).field("reused", &self.reused).finish_non_exhaustive()
+    }
+}
+
+/// What an exchange needs of its connection.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Wanted {
+    /// HTTP/1.1, for an upgrade.
+    pub http1_only: bool,
+    /// Not one that idled: the last one turned out to be dead.
+    pub fresh: bool,
+}
+
+impl<B> Pool<B>
+where
+    B: Body + Send + Unpin + 'static,
+    B::Data: Send,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    /// An empty pool over a connector.
+    pub fn new(connector: Connector, limits: UpstreamLimits, http: HttpVersion, clock: Clock) -> Arc<Self> {
+        let permits = limits.max_connections.map(|most| Arc::new(Semaphore::new(most)));
+        Arc::new(Self {
+            connector,
+            clock,
+            limits,
+            idle: Mutex::default(),
+            shared: Mutex::default(),
+            speaks_http2: AtomicBool::new(http == HttpVersion::Http2),
+            dialling: tokio::sync::Mutex::default(),
+            permits,
+        })
+    }
+
+    /// A connection: one that idles or is shared, else a fresh one, whose timings go into `dialled` as they happen.
+    ///
+    /// # Errors
+    /// Where and how connecting failed; `timed_out` with stage `Pool` if no connection became free in time.
+    ///
+    /// # Cancel safety
+    /// Dropping the future leaves the pool as it was and closes what was being dialled.
+    pub async fn acquire(self: &Arc<Self>, wanted: Wanted, dialled: &Dialled) -> Result<Lease<B>, Error> {
+        let permit = self.permit().await?;
+        if !wanted.fresh
+            && let Some(lease) = self.reuse(wanted).await
+        {
+            return Ok(Lease { _permit: permit, ..lease });
+        }
+        let lease = if self.speaks_http2.load(Ordering::Acquire) && !wanted.http1_only {
+            let _turn = self.dialling.lock().await;
+            // The one before us may have brought a connection for us too.
+            match self.share() {
+                Some(lease) if !wanted.fresh => lease,
+                _ => self.dial(wanted, dialled).await?,
+            }
+        } else {
+            self.dial(wanted, dialled).await?
+        };
+        Ok(Lease { _permit: permit, ..lease })
+    }
+
+    async fn permit(&self) -> Result<Option<OwnedSemaphorePermit>, Error> {
+        let Some(permits) = &self.permits else { return Ok(None) };
+        let wait = Arc::clone(permits).acquire_owned();
+        let permit = match self.limits.pool_wait {
+            Some(limit) => tokio::time::timeout(limit, wait).await.map_err(|_| Error::timed_out(Stage::Pool))?,
+            None => wait.await,
+        };
+        Ok(permit.ok())
+    }
+
+    async fn reuse(self: &Arc<Self>, wanted: Wanted) -> Option<Lease<B>> {
+        if !wanted.http1_only
+            && let Some(lease) = self.share()
+        {
+            return Some(lease);
+        }
+        while let Some(Idle { mut sender, facts, .. }) = self.pop() {
+            // Its last answer may have ended this instant, with the connection's own task not there yet: ask again.
+            // A dead one says so here, before it has taken the request.
+            if sender.is_ready() || sender.ready().await.is_ok() {
+                return Some(self.lease(Sender::Http1(sender), facts, None));
+            }
+        }
+        None
+    }
+
+    /// The newest idle connection that is alive and young enough; closes those that are not.
+    fn pop(&self) -> Option<Idle<B>> {
+        let now = self.clock.now();
+        let mut idle = lock(&self.idle);
+        while let Some(candidate) = idle.pop() {
+            if self.worth_keeping(&candidate, now) {
+                return Some(candidate);
+            }
+        }
+        None
+    }
+
+    fn worth_keeping(&self, idle: &Idle<B>, now: Stamp) -> bool {
+        !idle.sender.is_closed()
+            && within(idle.since, self.limits.idle_connection, now)
+            && within(idle.facts.born, self.limits.max_connection_age, now)
+    }
+
+    /// Room on an HTTP/2 connection.
+    fn share(self: &Arc<Self>) -> Option<Lease<B>> {
+        let now = self.clock.now();
+        let mut shared = lock(&self.shared);
+        shared.retain(|one| !one.sender.is_closed() && within(one.facts.born, self.limits.max_connection_age, now));
+        let room = self.limits.max_streams_per_connection;
+        let one = shared.iter().find(|one| one.sender.is_ready() && one.active.load(Ordering::Acquire) < room)?;
+        Some(self.lease(Sender::Http2(one.sender.clone()), one.facts.clone(), Some(&one.active)))
+    }
+
+    async fn dial(self: &Arc<Self>, wanted: Wanted, dialled: &Dialled) -> Result<Lease<B>, Error> {
+        let connect = self.connector.connect(wanted.http1_only, dialled);
+        let connected = match tokio::time::timeout(self.limits.connect, connect).await {
+            Ok(connected) => connected,
+            Err(_) => Err(Error::timed_out(stage_under_way(&lock(dialled)))),
+        };
+        let Connected { sender, stats, timings, born } = connected.inspect_err(|error| {
+            if error.timed_out {
+                lock(dialled).give_up(self.clock.now());
+            }
+        })?;
+        let facts = Facts { stats, born };
+        let active = if let Sender::Http2(sender) = &sender {
+            self.speaks_http2.store(true, Ordering::Release);
+            let active = Arc::new(AtomicUsize::new(0));
+            let shared = Shared { sender: sender.clone(), facts: facts.clone(), active: Arc::clone(&active) };
+            lock(&self.shared).push(shared);
+            Some(active)
+        } else {
+            None
+        };
+        let lease = self.lease(sender, facts, active.as_ref());
+        Ok(Lease { reused: false, timings: Some(timings), ..lease })
+    }
+
+    fn lease(self: &Arc<Self>, sender: Sender<B>, facts: Facts, active: Option<&Arc<AtomicUsize>>) -> Lease<B> {
+        let active = active.map(|active| {
+            active.fetch_add(1, Ordering::AcqRel);
+            Active(Arc::clone(active))
+        });
+        Lease {
+            sender,
+            stats: facts.stats,
+            reused: true,
+            timings: None,
+            born: facts.born,
+            pool: Arc::clone(self),
+            active,
+            _permit: None,
+        }
+    }
+
+    /// Closes what idled or lived too long. Called now and then; exchanges do not depend on it.
+    pub fn sweep(&self) {
+        let now = self.clock.now();
+        lock(&self.idle).retain(|idle| self.worth_keeping(idle, now));
+        let age = self.limits.max_connection_age;
+        lock(&self.shared).retain(|one| !one.sender.is_closed() && within(one.facts.born, age, now));
+    }
+
+    /// Connections that idle now, HTTP/1.1 only.
+    pub fn idle(&self) -> usize {
+        lock(&self.idle).len()
+    }
+}
+
+impl<B> Lease<B> {
+    /// HTTP version spoken on it.
+    pub const fn version(&self) -> Version {
+        match self.sender {
+            Sender::Http1(_) => Version::HTTP_11,
+            Sender::Http2(_) => Version::HTTP_2,
+        }
+    }
+
+    /// Gives the connection back: request and response have both ended.
+    pub fn release(self) {
+        if let Sender::Http1(sender) = self.sender
+            && !sender.is_closed()
+        {
+            let since = self.pool.clock.now();
+            let facts = Facts { stats: self.stats, born: self.born };
+            lock(&self.pool.idle).push(Idle { sender, facts, since });
+        }
+        drop(self.active);
+    }
+}
+
+/// Whether less than `limit` has passed since `since`.
+fn within(since: Stamp, limit: Duration, now: Stamp) -> bool {
+    now.since(since) < Nanos::from(limit)
+}
+
+fn stage_under_way(timings: &ConnectTimings) -> Stage {
+    match timings {
+        ConnectTimings { tls: Some(_), .. } => Stage::Tls,
+        ConnectTimings { tcp: Some(_), .. } => Stage::Tcp,
+        ConnectTimings { dns: Some(_), .. } => Stage::Dns,
+        _ => Stage::Http,
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
