@@ -13,8 +13,19 @@ use crate::{
 };
 
 /// Owns the sinks.
-#[derive(Debug)]
-pub struct Recorder {}
+#[derive(Default)]
+pub struct Recorder {
+    listener: Option<Listener>,
+}
+
+/// Told of every finished exchange, on the worker that finished it: be quick.
+pub type Listener = Box<dyn Fn(&Observation) + Send + Sync>;
+
+impl std::fmt::Debug for Recorder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Recorder")
+    }
+}
 
 /// Handles of one upstream, resolved at start-up and held with its route.
 #[derive(Debug)]
@@ -45,7 +56,14 @@ impl Recorder {
     /// # Errors
     /// If the access log's file can't be opened.
     pub fn new(_config: &Config, _clock: Clock) -> std::io::Result<Self> {
-        Ok(Self {})
+        Ok(Self::default())
+    }
+
+    /// Tells `listener` of every finished exchange.
+    #[must_use]
+    pub fn with_listener(mut self, listener: Listener) -> Self {
+        self.listener = Some(listener);
+        self
     }
 
     /// The handles of a configured upstream.
@@ -69,8 +87,11 @@ impl Recorder {
         &self,
         _upstream: Option<&Arc<UpstreamHandles>>,
         _started: Option<Started>,
-        _observation: Observation,
+        observation: Observation,
     ) {
+        if let Some(listener) = &self.listener {
+            listener(&observation);
+        }
     }
 
     /// Writes out what is queued.

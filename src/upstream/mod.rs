@@ -4,6 +4,6 @@ pub mod connector;
 pub mod pool;
 
 pub use self::{
-    connector::{ConnectTimings, Connector, Dial, Dialled, Sender, TcpDial},
+    connector::{ConnectTimings, Connector, Dial, Dialled, Dialling, Sender, TcpDial},
     pool::{Lease, Pool},
 };

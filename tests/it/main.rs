@@ -1,0 +1,7 @@
+//! The gauge as a whole: scripted clients and upstreams around the real data plane.
+//!
+//! `support` holds two worlds. [`support::World`] runs in memory under a paused clock: every time in it is exact.
+//! [`support::Live`] runs the program's own parts on real sockets.
+
+mod support;
+mod timing;

@@ -1,0 +1,185 @@
+//! The data plane in memory: clients and upstreams are pipes, names and connects are scripted, the clock is paused.
+
+use std::{
+    io,
+    net::SocketAddr,
+    sync::Arc,
+    time::Duration,
+};
+
+use streamgauge::{
+    clock::Clock,
+    config::{Config, HttpVersion, Limits, Matches, Metrics, Roots, Route, Upstream, UpstreamLimits},
+    net::BoxIo,
+    observation::Observation,
+    proxy::Gateway,
+    record::Recorder,
+    server::Server,
+    upstream::Dial,
+};
+use tokio::sync::{mpsc, watch};
+
+use super::Peer;
+
+/// What a world may differ in.
+pub struct WorldOptions {
+    /// Bytes a pipe holds before writing to it waits.
+    pub pipe: usize,
+    /// How long a name takes to resolve; absent for an upstream named by its address.
+    pub dns: Option<Duration>,
+    /// How long a connect takes.
+    pub tcp: Duration,
+    /// Changes to the upstream's configuration.
+    pub upstream: fn(&mut Upstream),
+    /// Changes to the configuration.
+    pub config: fn(&mut Config),
+}
+
+impl Default for WorldOptions {
+    fn default() -> Self {
+        Self { pipe: 64 * 1024, dns: None, tcp: Duration::ZERO, upstream: |_| {}, config: |_| {} }
+    }
+}
+
+/// The gauge between scripted clients and one scripted upstream.
+pub struct World {
+    pub gateway: Arc<Gateway>,
+    pub clock: Clock,
+    pub recorder: Arc<Recorder>,
+    server: Server,
+    stop: watch::Sender<bool>,
+    records: mpsc::Receiver<Observation>,
+    dialled: mpsc::Receiver<BoxIo>,
+    pipe: usize,
+}
+
+impl World {
+    pub fn new(options: WorldOptions) -> Self {
+        let clock = Clock::start();
+        let mut upstream = upstream("up", if options.dns.is_some() { "up.test" } else { "127.0.0.1" });
+        (options.upstream)(&mut upstream);
+        let upstream = Arc::new(upstream);
+        let mut config = config(vec![upstream]);
+        (options.config)(&mut config);
+        let (tell, records) = mpsc::channel(10_000);
+        let recorder = Recorder::new(&config, clock).expect("no file to open").with_listener(Box::new(move |record| {
+            tell.try_send(record.clone()).expect("room for the record");
+        }));
+        let recorder = Arc::new(recorder);
+        let (ends, dialled) = mpsc::channel(10_000);
+        let dial = PipeDial { ends, dns: options.dns, tcp: options.tcp, pipe: options.pipe };
+        let gateway = Gateway::new(&config, Arc::clone(&recorder), Arc::new(dial), clock).expect("a valid gateway");
+        let gateway = Arc::new(gateway);
+        let server = Server::new(Arc::clone(&gateway));
+        Self {
+            gateway,
+            clock,
+            recorder,
+            server,
+            stop: watch::Sender::new(false),
+            records,
+            dialled,
+            pipe: options.pipe,
+        }
+    }
+
+    /// A client connects.
+    pub fn client(&self) -> Peer {
+        let (ours, theirs) = tokio::io::duplex(self.pipe);
+        let (server, stop) = (self.server.clone(), self.stop.subscribe());
+        tokio::spawn(async move { server.serve(Box::new(theirs), None, stop).await });
+        Peer::new(Box::new(ours))
+    }
+
+    /// The next connection the gateway makes to the upstream.
+    pub async fn upstream(&mut self) -> Peer {
+        let waiting = tokio::time::timeout(Duration::from_secs(3600), self.dialled.recv());
+        Peer::new(waiting.await.expect("the gateway dials").expect("the gateway is there"))
+    }
+
+    /// The record of the next finished exchange.
+    pub async fn record(&mut self) -> Observation {
+        let waiting = tokio::time::timeout(Duration::from_secs(3600), self.records.recv());
+        waiting.await.expect("a record comes").expect("the recorder is there")
+    }
+
+    /// No further record is there.
+    pub fn assert_no_record(&mut self) {
+        assert!(self.records.try_recv().is_err(), "one exchange, one record");
+    }
+
+    /// Requests under way run on, no more are taken.
+    pub fn drain(&self) {
+        self.stop.send_replace(true);
+    }
+
+    /// The exposition as a scrape would see it now.
+    pub fn scrape(&self) -> String {
+        self.recorder.encode(false, self.clock.now())
+    }
+}
+
+/// An upstream as configuration has it.
+pub fn upstream(name: &str, host: &str) -> Upstream {
+    Upstream {
+        name: name.into(),
+        tls: false,
+        authority: format!("{host}:80").parse().expect("an authority"),
+        host: host.to_owned(),
+        port: 80,
+        base_path: String::new(),
+        provider: None,
+        ca_file: None,
+        roots: Roots::Webpki,
+        client_certificate: None,
+        http: HttpVersion::Auto,
+        preserve_host: false,
+        models: Vec::new(),
+        limits: UpstreamLimits::default(),
+    }
+}
+
+/// A configuration whose first upstream takes everything.
+pub fn config(upstreams: Vec<Arc<Upstream>>) -> Config {
+    let first = Arc::clone(&upstreams[0]);
+    Config {
+        listeners: Vec::new(),
+        admin: None,
+        workers: None,
+        upstreams,
+        routes: vec![Route { matches: Matches::Default, strip_prefix: false, upstream: first }],
+        metrics: Metrics::default(),
+        limits: Limits::default(),
+        access_log: None,
+        log_level: "off".to_owned(),
+        session_header: None,
+    }
+}
+
+struct PipeDial {
+    ends: mpsc::Sender<BoxIo>,
+    dns: Option<Duration>,
+    tcp: Duration,
+    pipe: usize,
+}
+
+impl Dial for PipeDial {
+    fn resolve(&self, _host: &str, port: u16) -> streamgauge::upstream::Dialling<Vec<SocketAddr>> {
+        let wait = self.dns.unwrap_or_default();
+        Box::pin(async move {
+            tokio::time::sleep(wait).await;
+            Ok(vec![SocketAddr::from(([127, 0, 0, 1], port))])
+        })
+    }
+
+    fn connect(&self, _address: SocketAddr) -> streamgauge::upstream::Dialling<BoxIo> {
+        let (wait, ends, pipe) = (self.tcp, self.ends.clone(), self.pipe);
+        Box::pin(async move {
+            tokio::time::sleep(wait).await;
+            let (ours, theirs) = tokio::io::duplex(pipe);
+            ends.try_send(Box::new(theirs)).map_err(|_| io::Error::from(io::ErrorKind::ConnectionRefused))?;
+            Ok(Box::new(ours) as BoxIo)
+        })
+    }
+}
+
