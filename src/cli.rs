@@ -200,7 +200,8 @@ Examples:
   A local vLLM, every exchange as a line of JSON:
       streamgauge --upstream vllm=http://127.0.0.1:8000 --access-log -
   Two providers, as http://127.0.0.1:8080/openai/v1 and http://127.0.0.1:8080/anthropic:
-      streamgauge --upstream openai=https://api.openai.com --upstream anthropic=https://api.anthropic.com
+      streamgauge --upstream openai=https://api.openai.com \\
+                  --upstream anthropic=https://api.anthropic.com
   All there is to set, from a file:
       streamgauge --config streamgauge.toml";
 
@@ -218,7 +219,8 @@ Examples:
   A fast chip:
       streamgauge sim --ttft 80ms --tokens-per-second 1500 --tokens-per-event 8
   A busy GPU that reads 5,000 prompt tokens a second, four requests at a time, and fails now and then:
-      streamgauge sim --prefill-tokens-per-second 5000 --concurrency 4 --jitter 0.3 --error-rate 0.02
+      streamgauge sim --prefill-tokens-per-second 5000 --concurrency 4 \\
+                      --jitter 0.3 --error-rate 0.02
   Measure it:
       streamgauge --upstream sim=http://127.0.0.1:9000";
 

@@ -42,8 +42,15 @@ pub(super) fn config(text: &str, file: &Path, overrides: &Overrides) -> Result<C
     let table = match DeTable::parse(text) {
         Ok(table) => table,
         Err(error) => {
-            let at = faults.at_key("", error.span().unwrap_or(0..0));
-            return Err(ConfigError::one(at, format!("this is not TOML: {}", error.message())));
+            let span = error.span().unwrap_or(0..0);
+            let (at, message) = (faults.at_key("", span.clone()), error.message());
+            // The parser names neither the key that is there twice nor the usual cause of an unreadable value.
+            let more = match message {
+                "duplicate key" => format!(" `{}`", text.get(span).unwrap_or_default()),
+                _ if message.starts_with("invalid") => "; text stands in \"quotes\"".to_owned(),
+                _ => String::new(),
+            };
+            return Err(ConfigError::one(at, format!("this is not TOML: {message}{more}")));
         }
     };
     let mut root = Section::root(table.get_ref(), &faults);

@@ -77,11 +77,6 @@ impl At {
     pub(super) fn flag(flag: &str, value: &str) -> Self {
         Self { key: flag.to_owned(), shown: Some(shown(&format!("{value:?}"))), place: Place::Flag }
     }
-
-    /// A flag that was not given.
-    pub(super) fn flag_missing(flag: &str) -> Self {
-        Self { key: flag.to_owned(), shown: None, place: Place::Flag }
-    }
 }
 
 impl fmt::Display for At {
@@ -155,6 +150,15 @@ impl<'a> Faults<'a> {
             file: self.file.to_owned(),
         };
         At { key: key.into(), shown: None, place }
+    }
+
+    /// Where something is missing that was not written anywhere: the file, or if there is none the flag for it.
+    pub(super) fn nowhere(&self, flag: &str) -> At {
+        if self.file.as_os_str().is_empty() {
+            At { key: flag.to_owned(), shown: None, place: Place::Flag }
+        } else {
+            self.at_key("", 0..0)
+        }
     }
 
     /// All that was found, in the file's order; `value` if nothing was.

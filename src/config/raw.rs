@@ -240,7 +240,7 @@ impl<'a> Section<'a> {
             DeValue::Table(_) => self.faults.at_key(path, value.span()),
             _ => self.faults.at(path, value.span()),
         };
-        self.faults.add(&at, format!("this is {found}, wanted is {wanted}"));
+        self.faults.add(&at, format!("this is {found}, but must be {wanted}"));
         None
     }
 }

@@ -44,7 +44,7 @@ pub(super) fn read(
             if !root.wrote("upstreams") {
                 let hint =
                     "no upstream: give `--upstream URL`, or an `[[upstreams]]` section with `url = \"https://…\"`";
-                faults.add(&At::flag_missing("--upstream"), hint);
+                faults.add(&faults.nowhere("--upstream"), hint);
             }
             None
         }
@@ -145,8 +145,8 @@ fn one_of<T: Copy>(
 ) -> Option<T> {
     let written = section.string(key)?;
     let chosen = choices.iter().find(|(name, _)| *name == written.value).map(|(_, value)| *value);
-    let names: Vec<&str> = choices.iter().map(|(name, _)| *name).collect();
-    faults.take(&written.at, chosen.ok_or_else(|| format!("unknown value: {}", suggest(&written.value, &names))))
+    let names: Vec<String> = choices.iter().map(|(name, _)| format!("{name:?}")).collect();
+    faults.take(&written.at, chosen.ok_or_else(|| format!("must be one of {}", names.join(", "))))
 }
 
 fn models(section: &mut Section<'_>, faults: &Faults<'_>) -> Vec<String> {

@@ -1,6 +1,9 @@
 //! Single values from text. Each function says in its `Err` what to write instead.
 
-use std::{net::SocketAddr, time::Duration};
+use std::{
+    net::{Ipv6Addr, SocketAddr},
+    time::Duration,
+};
 
 use http::{HeaderName, Uri, uri::Authority};
 use rustls_pki_types::ServerName;
@@ -88,9 +91,7 @@ pub(super) fn url(text: &str) -> Result<Url, String> {
     }
     let authority: Authority = authority.parse().map_err(|_| "the host can't be read".to_owned())?;
     let bracketed = authority.host();
-    let host = bracketed.strip_prefix('[').and_then(|h| h.strip_suffix(']')).unwrap_or(bracketed);
-    // A name that is neither DNS nor IP could never be resolved, nor be shown in a TLS handshake.
-    ServerName::try_from(host).map_err(|_| format!("`{host}` is neither a host name nor an IP address"))?;
+    let host = host_name(bracketed).ok_or_else(|| format!("`{bracketed}` is neither a host name nor an IP address"))?;
     let port = match &authority.as_str()[bracketed.len()..] {
         "" => {
             if tls {
@@ -108,8 +109,17 @@ pub(super) fn url(text: &str) -> Result<Url, String> {
     if !base_path.is_empty() {
         base_path.parse::<http::uri::PathAndQuery>().map_err(|e| format!("the path can't be read ({e})"))?;
     }
-    let (host, base_path) = (host.to_ascii_lowercase(), base_path.to_owned());
+    let base_path = base_path.to_owned();
     Ok(Url { tls, authority, host, port, base_path })
+}
+
+/// A host without its brackets, in lower case. What is neither a DNS name nor an IP address could never be resolved,
+/// nor be shown in a TLS handshake.
+fn host_name(text: &str) -> Option<String> {
+    if let Some(address) = text.strip_prefix('[') {
+        return address.strip_suffix(']')?.parse::<Ipv6Addr>().ok().map(|address| address.to_string());
+    }
+    ServerName::try_from(text).ok().map(|_| text.to_ascii_lowercase())
 }
 
 /// A name that becomes a label value, and with several upstreams on the command line a path segment.
@@ -161,9 +171,7 @@ pub(super) fn host(text: &str) -> Result<String, String> {
     if text.contains('*') {
         return Err("wildcards are not supported: write one route per host".to_owned());
     }
-    let host = text.strip_prefix('[').and_then(|h| h.strip_suffix(']')).unwrap_or(text);
-    ServerName::try_from(host).map_err(|_| "a host name or IP address, without scheme, port and path".to_owned())?;
-    Ok(host.to_ascii_lowercase())
+    host_name(text).ok_or_else(|| "a host name or IP address, without scheme, port and path".to_owned())
 }
 
 /// A filter for the gauge's own log: a level, or `target=level`, several joined by commas.
