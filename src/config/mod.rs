@@ -1,7 +1,7 @@
 //! The configuration, valid by construction: a [`Config`] that exists can be run.
 //!
-//! [`raw`] reads the TOML document, [`value`] single values, [`build`] and [`upstreams`] make these types of them and of the
-//! flags, and [`error`] tells what is wrong: every fault found, each with key, value, line and column. [`effective`] writes it back.
+//! `raw` reads the TOML document, `value` single values, `build` and `upstreams` make these types of them and of the
+//! flags, `error` tells what is wrong: every fault found, each with key, value, line and column. `effective` writes back.
 
 mod build;
 mod effective;
