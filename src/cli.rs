@@ -1,1 +1,281 @@
-//! TODO
+//! The command line: what may be written there, and what of it becomes a [`Config`].
+
+use std::{ffi::OsString, net::SocketAddr, path::PathBuf, time::Duration};
+
+use clap::{Args, Parser, Subcommand};
+
+use crate::config::{Config, ConfigError, Overrides};
+
+/// Reads this process's command line and its `STREAMGAUGE_…` variables.
+///
+/// # Errors
+/// If it can't be understood, or asks for help: `error.print()` says it, on the right stream, and
+/// `error.exit_code() == 0` tells help from a fault. A fault ends with [`ConfigError::EXIT_CODE`].
+pub fn parse() -> Result<Command, clap::Error> {
+    parse_from(std::env::args_os())
+}
+
+/// The same of these arguments, the first of which is the program's name.
+///
+/// # Errors
+/// As [`parse`].
+pub fn parse_from(arguments: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> Result<Command, clap::Error> {
+    let cli = Cli::try_parse_from(arguments)?;
+    Ok(cli.command.unwrap_or(Command::Run(cli.run)))
+}
+
+/// What the program is asked to do.
+#[derive(Subcommand, Clone, Debug)]
+pub enum Command {
+    /// Run the proxy (the default: `streamgauge --upstream URL` is enough)
+    #[command(after_help = RUN_EXAMPLES)]
+    Run(RunArgs),
+    /// Check a configuration and print what it comes to, as TOML, without running it
+    ///
+    /// Takes the flags of `run`, so that it shows what `run` would do with them. Exits with 64 if there is a fault, and
+    /// names each one's key, value and line.
+    #[command(after_help = CHECK_EXAMPLES)]
+    Check(RunArgs),
+    /// Show it all at once: simulated providers, the proxy, traffic, and a live table. No key needed
+    #[command(after_help = DEMO_EXAMPLES)]
+    Demo(DemoArgs),
+    /// Run one simulated provider, with the timing you set
+    #[command(after_help = SIM_EXAMPLES)]
+    Sim(SimArgs),
+    /// Print the version
+    Version,
+}
+
+/// Flags of `run` and `check`. Each stands above its variable, that above the file, that above the default.
+#[derive(Args, Clone, Default, Debug)]
+pub struct RunArgs {
+    /// Where clients connect; repeat it for more addresses [default: 127.0.0.1:8080]
+    #[arg(long, value_name = "ADDR", env = "STREAMGAUGE_LISTEN", hide_env_values = true, value_delimiter = ',')]
+    pub listen: Vec<String>,
+    /// Where clients connect by TLS; without `--listen` the only address
+    #[arg(long, value_name = "ADDR", env = "STREAMGAUGE_TLS_LISTEN", hide_env_values = true)]
+    pub tls_listen: Option<String>,
+    /// Certificate chain for `--tls-listen`, PEM, leaf first
+    #[arg(long, value_name = "FILE", env = "STREAMGAUGE_TLS_CERT", hide_env_values = true)]
+    pub tls_cert: Option<String>,
+    /// Private key for `--tls-listen`, PEM
+    #[arg(long, value_name = "FILE", env = "STREAMGAUGE_TLS_KEY", hide_env_values = true)]
+    pub tls_key: Option<String>,
+    /// Worker threads [default: one per core]
+    #[arg(long, value_name = "N", env = "STREAMGAUGE_WORKERS", hide_env_values = true)]
+    pub workers: Option<String>,
+    /// The provider; one alone serves every path, several (repeat it) each the paths under /NAME, which is taken off
+    ///
+    /// A path in the URL is put before the path of each request. NAME becomes the `upstream` label; one alone is named
+    /// after its host if it has none. Replaces the upstreams and routes of the file.
+    #[arg(
+        long,
+        value_name = "[NAME=]URL",
+        env = "STREAMGAUGE_UPSTREAM",
+        hide_env_values = true,
+        value_delimiter = ','
+    )]
+    pub upstream: Vec<String>,
+    /// Where /metrics, /healthz and /readyz are served, or `off` [default: 127.0.0.1:9464]
+    #[arg(long, value_name = "ADDR", env = "STREAMGAUGE_ADMIN", hide_env_values = true)]
+    pub admin: Option<String>,
+    /// Configuration file, TOML [default: none, flags are enough]
+    #[arg(long, value_name = "FILE", env = "STREAMGAUGE_CONFIG", hide_env_values = true)]
+    pub config: Option<PathBuf>,
+    /// Append one JSON object per exchange to FILE, or write it to standard output with `-` [default: none]
+    #[arg(
+        long,
+        value_name = "FILE",
+        env = "STREAMGAUGE_ACCESS_LOG",
+        hide_env_values = true,
+        allow_hyphen_values = true
+    )]
+    pub access_log: Option<String>,
+    /// How much the gauge says of itself on standard error: off, error, warn, info, debug, trace [default: info]
+    #[arg(long, value_name = "LEVEL", env = "STREAMGAUGE_LOG_LEVEL", hide_env_values = true)]
+    pub log_level: Option<String>,
+}
+
+impl RunArgs {
+    /// The configuration these flags, the variables and the file come to. Reads the file anew at each call.
+    ///
+    /// # Errors
+    /// With every fault found; see [`ConfigError`].
+    pub fn config(&self) -> Result<Config, ConfigError> {
+        Config::load(self.config_file(), &self.overrides())
+    }
+
+    /// The configuration file, if one is named.
+    pub fn config_file(&self) -> Option<&std::path::Path> {
+        self.config.as_deref().filter(|file| !file.as_os_str().is_empty())
+    }
+
+    /// What is laid over the file. An empty variable counts as none: that is how container tools unset one.
+    fn overrides(&self) -> Overrides {
+        let one = |value: &Option<String>| value.clone().filter(|value| !value.is_empty());
+        let many = |values: &[String]| values.iter().filter(|value| !value.is_empty()).cloned().collect();
+        Overrides {
+            listen: many(&self.listen),
+            tls_listen: one(&self.tls_listen),
+            tls_cert: one(&self.tls_cert),
+            tls_key: one(&self.tls_key),
+            workers: one(&self.workers),
+            upstreams: many(&self.upstream),
+            admin: one(&self.admin),
+            access_log: one(&self.access_log),
+            log_level: one(&self.log_level),
+        }
+    }
+}
+
+/// Flags of `demo`.
+#[derive(Args, Clone, Debug)]
+pub struct DemoArgs {
+    /// End after so many seconds with a summary (`20`, or `90s`, `2min`) [default: run until interrupted]
+    #[arg(long = "for", value_name = "SECONDS", value_parser = seconds)]
+    pub duration: Option<Duration>,
+}
+
+/// Flags of `sim`: what the simulated provider answers, and when. Requests may ask for something else by headers.
+#[derive(Args, Clone, Debug)]
+pub struct SimArgs {
+    /// Where it listens; port 0 lets the system choose
+    #[arg(long, value_name = "ADDR", env = "STREAMGAUGE_SIM_LISTEN", default_value = "127.0.0.1:9000")]
+    pub listen: SocketAddr,
+    /// Write the ground truth to FILE: per request, when its last byte came and when each event left [default: none]
+    #[arg(long, value_name = "FILE", env = "STREAMGAUGE_SIM_LOG")]
+    pub log: Option<PathBuf>,
+    /// Time from the request's last byte to the first output event
+    #[arg(long, value_name = "DURATION", env = "STREAMGAUGE_SIM_TTFT", default_value = "200ms", value_parser = duration)]
+    pub ttft: Duration,
+    /// Output tokens per second after the first
+    #[arg(long, value_name = "N", env = "STREAMGAUGE_SIM_TOKENS_PER_SECOND", default_value = "60", value_parser = rate)]
+    pub tokens_per_second: f64,
+    /// Output tokens in one event
+    #[arg(long, value_name = "N", env = "STREAMGAUGE_SIM_TOKENS_PER_EVENT", default_value = "1", value_parser = clap::value_parser!(u32).range(1..))]
+    pub tokens_per_event: u32,
+    /// Output tokens of one answer
+    #[arg(long, value_name = "N", env = "STREAMGAUGE_SIM_OUTPUT_TOKENS", default_value = "200", value_parser = clap::value_parser!(u32).range(1..))]
+    pub output_tokens: u32,
+    /// Input tokens read per second: longer prompts answer later by so much [default: prompts cost nothing]
+    #[arg(long, value_name = "N", env = "STREAMGAUGE_SIM_PREFILL_TOKENS_PER_SECOND", value_parser = rate)]
+    pub prefill_tokens_per_second: Option<f64>,
+    /// Requests served at the same time; further ones queue [default: no limit]
+    #[arg(long, value_name = "N", env = "STREAMGAUGE_SIM_CONCURRENCY", value_parser = count)]
+    pub concurrency: Option<usize>,
+    /// Sigma of the log-normal factor on every wait; 0 is exact timing, 0.3 a busy provider
+    #[arg(long, value_name = "SIGMA", env = "STREAMGAUGE_SIM_JITTER", default_value = "0", value_parser = sigma)]
+    pub jitter: f64,
+    /// Leave the token counts (`usage`) out of the answers
+    #[arg(long, env = "STREAMGAUGE_SIM_NO_USAGE")]
+    pub no_usage: bool,
+    /// Seed of all that is random; the same seed and requests give the same answers
+    #[arg(long, value_name = "N", env = "STREAMGAUGE_SIM_SEED", default_value = "1")]
+    pub seed: u64,
+    /// Share of streams that end with an error event, 0 to 1
+    #[arg(long, value_name = "SHARE", env = "STREAMGAUGE_SIM_ERROR_RATE", default_value = "0", value_parser = share)]
+    pub error_rate: f64,
+    /// Share of answers cut off in the middle, 0 to 1
+    #[arg(long, value_name = "SHARE", env = "STREAMGAUGE_SIM_CUT_RATE", default_value = "0", value_parser = share)]
+    pub cut_rate: f64,
+    /// Share of requests answered with 429 and rate-limit headers, 0 to 1
+    #[arg(long, value_name = "SHARE", env = "STREAMGAUGE_SIM_RATE_LIMIT_RATE", default_value = "0", value_parser = share)]
+    pub rate_limit_rate: f64,
+    /// Share of streams that stall once in the middle, 0 to 1
+    #[arg(long, value_name = "SHARE", env = "STREAMGAUGE_SIM_STALL_RATE", default_value = "0", value_parser = share)]
+    pub stall_rate: f64,
+    /// How long such a stall lasts
+    #[arg(long, value_name = "DURATION", env = "STREAMGAUGE_SIM_STALL", default_value = "2s", value_parser = duration)]
+    pub stall: Duration,
+}
+
+const RUN_EXAMPLES: &str = "\
+Every flag is also a variable, as shown; lists are joined by commas. Flags override variables, variables the file.
+
+Examples:
+  One provider, seen at http://127.0.0.1:9464/metrics:
+      streamgauge --upstream https://api.openai.com
+  Then let your client talk to the gauge instead:
+      OPENAI_BASE_URL=http://127.0.0.1:8080/v1 python app.py
+  A local vLLM, every exchange as a line of JSON:
+      streamgauge --upstream vllm=http://127.0.0.1:8000 --access-log -
+  Two providers, as http://127.0.0.1:8080/openai/v1 and http://127.0.0.1:8080/anthropic:
+      streamgauge --upstream openai=https://api.openai.com \\
+                  --upstream anthropic=https://api.anthropic.com
+  All there is to set, from a file:
+      streamgauge --config streamgauge.toml";
+
+const CHECK_EXAMPLES: &str = "\
+Examples:
+  streamgauge check --config streamgauge.toml
+  streamgauge check --upstream https://api.openai.com";
+
+const DEMO_EXAMPLES: &str = "\
+Example:
+  streamgauge demo --for 20";
+
+const SIM_EXAMPLES: &str = "\
+Examples:
+  A fast chip:
+      streamgauge sim --ttft 80ms --tokens-per-second 1500 --tokens-per-event 8
+  A busy GPU that reads 5,000 prompt tokens a second, four requests at a time, and fails now and then:
+      streamgauge sim --prefill-tokens-per-second 5000 --concurrency 4 \\
+                      --jitter 0.3 --error-rate 0.02
+  Measure it:
+      streamgauge --upstream sim=http://127.0.0.1:9000";
+
+/// Measures LLM token streams as they pass: a transparent proxy that times every answer of your provider (time to first
+/// token, cadence, total) and its own overhead, and changes nothing.
+#[derive(Parser, Debug)]
+#[command(
+    name = "streamgauge",
+    version,
+    after_help = RUN_EXAMPLES,
+    args_conflicts_with_subcommands = true,
+    subcommand_help_heading = "Commands",
+    max_term_width = 110
+)]
+struct Cli {
+    #[command(subcommand)]
+    command: Option<Command>,
+    #[command(flatten)]
+    run: RunArgs,
+}
+
+/// A bare number is seconds, as the flag's name says.
+fn seconds(text: &str) -> Result<Duration, String> {
+    let given = match text.parse::<u32>() {
+        Ok(seconds) => Duration::from_secs(seconds.into()),
+        Err(_) => duration(text)?,
+    };
+    if given.is_zero() { Err("must be more than zero".to_owned()) } else { Ok(given) }
+}
+
+/// Zero is fine: a simulated provider may answer at once.
+fn duration(text: &str) -> Result<Duration, String> {
+    humantime::parse_duration(text).map_err(|error| format!("{error}; write it like 200ms or 2s"))
+}
+
+fn rate(text: &str) -> Result<f64, String> {
+    number(text, |n| n > 0.0 && n <= 1e9, "a number above zero")
+}
+
+fn share(text: &str) -> Result<f64, String> {
+    number(text, |n| (0.0..=1.0).contains(&n), "a share from 0 to 1")
+}
+
+/// Above 3 the mean of the factor is ninety times its median: nobody means that.
+fn sigma(text: &str) -> Result<f64, String> {
+    number(text, |n| (0.0..=3.0).contains(&n), "a number from 0 to 3")
+}
+
+fn count(text: &str) -> Result<usize, String> {
+    text.parse()
+        .ok()
+        .filter(|count| (1..=1_000_000).contains(count))
+        .ok_or_else(|| "must be from 1 to 1000000".to_owned())
+}
+
+fn number(text: &str, fits: impl Fn(f64) -> bool, wanted: &str) -> Result<f64, String> {
+    text.parse().ok().filter(|number| fits(*number)).ok_or_else(|| format!("wanted is {wanted}"))
+}

@@ -136,7 +136,7 @@ impl Gateway {
 
         // 1 route
         let route = self.routes.find(&parts).filter(|_| !forward::is_refused(&parts.method));
-        let provider = route.and_then(|route| self.providers.get(route.index));
+        let provider = route.and_then(|route| self.providers.get(route.upstream_index));
 
         // 2 begin
         let upload = Arc::new(Upload::default());
@@ -157,7 +157,9 @@ impl Gateway {
         }
 
         let upgrade = upgrade.filter(|_| forward::is_upgrade(&parts));
-        let path = upstream_path(route, parts.uri.path_and_query().unwrap_or(&PathAndQuery::from_static("/")));
+        let Some(path) = upstream_path(route, &parts.uri) else {
+            return Ok(answer(open, uri_too_long()));
+        };
         let gate = Arc::new(Continue::default());
         let tap = RequestTap::new(
             body,
@@ -437,6 +439,16 @@ fn no_route(parts: &request::Parts) -> Own {
         (StatusCode::NOT_FOUND, "no_route", message)
     };
     Own { status, code, message, outcome: Outcome::ClientError, limit: None }
+}
+
+fn uri_too_long() -> Own {
+    Own {
+        status: StatusCode::URI_TOO_LONG,
+        code: "uri_too_long",
+        message: "with the upstream's base path before it, the request's path is longer than a URI may be".into(),
+        outcome: Outcome::ClientError,
+        limit: None,
+    }
 }
 
 fn overloaded() -> Own {

@@ -1,15 +1,28 @@
 //! The configuration, valid by construction: a [`Config`] that exists can be run.
 //!
-//! [`raw`] holds what is written (serde, unknown keys refused); turning it into these types is the only check there is.
+//! `raw` reads the TOML document, `value` single values, `build` and `upstreams` make these types of them and of the
+//! flags, `error` tells what is wrong: every fault found, each with key, value, line and column. `effective` writes back.
 
-pub mod raw;
+mod build;
+mod effective;
+mod error;
+mod raw;
+mod upstreams;
+mod value;
 
-use std::{net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
+use std::{
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
 
 use http::{HeaderName, HeaderValue, uri::Authority};
 
+pub use self::error::{ConfigError, Fault};
+
 /// Everything the gauge needs to run.
-#[derive(Clone, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Config {
     /// Where clients connect; at least one.
     pub listeners: Vec<Listener>,
@@ -19,7 +32,7 @@ pub struct Config {
     pub workers: Option<usize>,
     /// Providers; at least one, names unique.
     pub upstreams: Vec<Arc<Upstream>>,
-    /// Routes in the order they are tried; at most one default, which is last.
+    /// Routes in the order they are tried; at most one default, which is last wherever it was written.
     pub routes: Vec<Route>,
     /// Metric settings.
     pub metrics: Metrics,
@@ -29,12 +42,56 @@ pub struct Config {
     pub access_log: Option<LogTarget>,
     /// The gauge's own log: a `tracing` filter such as `info` or `streamgauge=debug`.
     pub log_level: String,
-    /// A request header whose value is put into the record as `session`.
+    /// A request header whose value is put into the record as `session`; never one that carries keys.
     pub session_header: Option<HeaderName>,
 }
 
+impl Config {
+    /// Reads `file`, if there is one, and lays `overrides` over it.
+    ///
+    /// # Errors
+    /// If the file can't be read, or with every fault found in it and in the overrides.
+    pub fn load(file: Option<&Path>, overrides: &Overrides) -> Result<Self, ConfigError> {
+        let Some(file) = file else { return Self::from_toml("", Path::new(""), overrides) };
+        let text = build::read(file)?;
+        Self::from_toml(&text, file, overrides)
+    }
+
+    /// The same of text that was read already: `file` names it in faults, and its folder is where relative paths start.
+    ///
+    /// # Errors
+    /// With every fault found.
+    pub fn from_toml(text: &str, file: &Path, overrides: &Overrides) -> Result<Self, ConfigError> {
+        build::config(text, file, overrides)
+    }
+
+    /// The whole configuration as TOML, defaults written out. It holds no secret: keys stay in their files, and a URL
+    /// with a user part or a query is refused before it gets here. Reading it gives an equal configuration.
+    pub fn effective_toml(&self) -> String {
+        effective::toml(self)
+    }
+}
+
+/// What the command line and the environment say, as it was written. Each field that is there replaces what the file
+/// says: `listen` and `tls_listen` together replace all its listeners, `upstreams` all its upstreams and routes.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+#[expect(missing_docs, reason = "each is the flag of the same name")]
+pub struct Overrides {
+    pub listen: Vec<String>,
+    pub tls_listen: Option<String>,
+    pub tls_cert: Option<String>,
+    pub tls_key: Option<String>,
+    pub workers: Option<String>,
+    /// `[NAME=]URL`, each. One alone serves every path; of several each must have a name and serves the paths under
+    /// `/NAME`, which is taken off.
+    pub upstreams: Vec<String>,
+    pub admin: Option<String>,
+    pub access_log: Option<String>,
+    pub log_level: Option<String>,
+}
+
 /// One address clients connect to.
-#[derive(Clone, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Listener {
     /// The address; port 0 lets the system choose.
     pub address: SocketAddr,
@@ -52,7 +109,7 @@ pub struct KeyPair {
 }
 
 /// A provider.
-#[derive(Clone, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Upstream {
     /// Its name: the `upstream` label.
     pub name: Arc<str>,
@@ -60,13 +117,13 @@ pub struct Upstream {
     pub tls: bool,
     /// Host and port, the port only if it was written.
     pub authority: Authority,
-    /// Host alone, without brackets: for name resolution and SNI.
+    /// Host alone, in lower case, without brackets: for name resolution and SNI.
     pub host: String,
     /// The port, by the scheme if it was not written.
     pub port: u16,
     /// Put before every request's path; empty or starting with `/`, never ending with one.
     pub base_path: String,
-    /// What dialect it speaks, where its paths don't tell.
+    /// The dialect it speaks where its paths don't tell: one of [`PROVIDERS`].
     pub provider: Option<String>,
     /// Further certificate authorities (PEM).
     pub ca_file: Option<PathBuf>,
@@ -83,6 +140,9 @@ pub struct Upstream {
     /// Its limits.
     pub limits: UpstreamLimits,
 }
+
+/// What [`Upstream::provider`] may say: the names of the dialects.
+pub const PROVIDERS: [&str; 3] = ["openai_chat", "openai_responses", "anthropic"];
 
 /// Which certificate authorities are trusted.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -107,7 +167,7 @@ pub enum HttpVersion {
 }
 
 /// Limits of one upstream. Only `connect` is on by default: a healthy thinking phase may be silent for minutes.
-#[derive(Clone, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct UpstreamLimits {
     /// Resolving, TCP, TLS and HTTP handshake together.
     pub connect: Duration,
@@ -152,7 +212,7 @@ impl Default for UpstreamLimits {
 }
 
 /// Which requests go where.
-#[derive(Clone, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Route {
     /// What it matches.
     pub matches: Matches,
@@ -160,12 +220,15 @@ pub struct Route {
     pub strip_prefix: bool,
     /// Where it leads.
     pub upstream: Arc<Upstream>,
+    /// Its place in [`Config::upstreams`], so that what belongs to an upstream can be kept in a list beside them.
+    pub upstream_index: usize,
 }
 
 /// What a route matches.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Matches {
-    /// A path prefix at a segment's edge: `/openai` matches `/openai` and `/openai/v1`, not `/openai2`.
+    /// A path prefix at a segment's edge: `/openai` matches `/openai` and `/openai/v1`, not `/openai2`. Never ends with
+    /// a slash; empty matches every path.
     PathPrefix(String),
     /// The `Host` header or `:authority` without its port, in lower case.
     Host(String),
@@ -174,13 +237,13 @@ pub enum Matches {
 }
 
 /// Metric settings.
-#[derive(Clone, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Metrics {
     /// Hard bound on exposed series.
     pub max_series: usize,
-    /// TTFT deadlines.
+    /// TTFT deadlines, rising, at most 8; empty counts none.
     pub deadlines: Vec<Duration>,
-    /// Declared workloads.
+    /// Declared workloads, names unique; an exchange belongs to the first that matches.
     pub workloads: Vec<Workload>,
 }
 
@@ -195,24 +258,24 @@ impl Default for Metrics {
 }
 
 /// A declared workload: exchanges inside its windows (and with its header, if set) are counted in families of their own.
-#[derive(Clone, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Workload {
     /// The `workload` label.
     pub name: Arc<str>,
-    /// Input tokens, both ends included.
+    /// Input tokens, both ends included; from 0 to `u64::MAX` if none was written.
     pub input_tokens: (u64, u64),
-    /// Output tokens, both ends included.
+    /// Output tokens, likewise.
     pub output_tokens: (u64, u64),
     /// A request header that must be there with this value.
     pub header: Option<(HeaderName, HeaderValue)>,
 }
 
 /// Limits towards clients.
-#[derive(Clone, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Limits {
     /// How long a request head may take to arrive.
     pub header_read: Duration,
-    /// Bytes of a request head.
+    /// Bytes of a request head, at least 8 KiB.
     pub max_head_bytes: usize,
     /// Headers of a request.
     pub max_headers: usize,

@@ -3,7 +3,9 @@
 use streamgauge::{clock::Nanos, observation::Outcome};
 use tokio::time::sleep;
 
-use crate::support::{LAST_CHUNK, SSE_HEAD, World, WorldOptions, chat_delta, chat_end, chat_request, chat_role, chunk, ms};
+use crate::support::{
+    LAST_CHUNK, SSE_HEAD, World, WorldOptions, chat_delta, chat_end, chat_request, chat_role, chunk, ms,
+};
 
 #[tokio::test(start_paused = true)]
 async fn ttft_is_the_providers_and_the_overhead_is_zero() {

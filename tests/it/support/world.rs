@@ -1,11 +1,6 @@
 //! The data plane in memory: clients and upstreams are pipes, names and connects are scripted, the clock is paused.
 
-use std::{
-    io,
-    net::SocketAddr,
-    sync::Arc,
-    time::Duration,
-};
+use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 
 use streamgauge::{
     clock::Clock,
@@ -71,16 +66,7 @@ impl World {
         let gateway = Gateway::new(&config, Arc::clone(&recorder), Arc::new(dial), clock).expect("a valid gateway");
         let gateway = Arc::new(gateway);
         let server = Server::new(Arc::clone(&gateway));
-        Self {
-            gateway,
-            clock,
-            recorder,
-            server,
-            stop: watch::Sender::new(false),
-            records,
-            dialled,
-            pipe: options.pipe,
-        }
+        Self { gateway, clock, recorder, server, stop: watch::Sender::new(false), records, dialled, pipe: options.pipe }
     }
 
     /// A client connects.
@@ -147,7 +133,7 @@ pub fn config(upstreams: Vec<Arc<Upstream>>) -> Config {
         admin: None,
         workers: None,
         upstreams,
-        routes: vec![Route { matches: Matches::Default, strip_prefix: false, upstream: first }],
+        routes: vec![Route { matches: Matches::Default, strip_prefix: false, upstream: first, upstream_index: 0 }],
         metrics: Metrics::default(),
         limits: Limits::default(),
         access_log: None,
@@ -182,4 +168,3 @@ impl Dial for PipeDial {
         })
     }
 }
-
