@@ -1,7 +1,15 @@
-//! One finished exchange as a plain value, and the formulas over its marks. **The only file with formulas**: each
+//! One finished exchange as a plain value, and the formulas over its marks. **The only room with formulas**: each
 //! returns an `Option`, absent when a mark it needs never happened.
 
-use std::{sync::Arc, time::SystemTime};
+mod stages;
+#[cfg(test)]
+mod tests;
+
+use std::{
+    fmt::Write as _,
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
 
 use http::{Method, Version};
 
@@ -135,17 +143,12 @@ impl StampSource {
     }
 }
 
-/// Things to know before comparing an exchange's numbers.
+/// Things to know before comparing an exchange's numbers, as far as they can't be derived: the rest are methods
+/// ([`Observation::burst`], …) and [`Observation::flags_named`] has all of them.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Flags {
     /// The final head was read before the request body had ended.
     pub early_response: bool,
-    /// Reasoning tokens were counted, none was seen.
-    pub hidden_reasoning: bool,
-    /// A summary of the reasoning was seen, other tokens are counted.
-    pub summarised_reasoning: bool,
-    /// Several choices in one reply.
-    pub multi_choice: bool,
     /// The client did not take bytes for more than 10 ms and the upstream was not read meanwhile.
     pub tainted: bool,
     /// The client left or the gateway cut it: counts are partial.
@@ -263,22 +266,7 @@ impl std::fmt::Display for ExchangeId {
     }
 }
 
-/// The stages of [`Observation::stages`], in order.
-pub const STAGES: [&str; 13] = [
-    "retry",
-    "dns",
-    "tcp",
-    "tls",
-    "pool_wait",
-    "upload",
-    "receive",
-    "gateway_request",
-    "first_output_wait",
-    "generation",
-    "tail",
-    "client_stall",
-    "gateway_response",
-];
+pub use self::stages::STAGES;
 
 /// Formulas that follow from the marks alone, so that a live exchange and its final record can't differ.
 impl Timeline {
@@ -317,16 +305,223 @@ impl Timeline {
         Some(self.first_output_delivered?.since(self.first_output?).less(self.waits.first_output))
     }
 
-    /// The last mark there is, for exchanges whose `end` was not set yet.
-    fn end_or(&self, fallback: Stamp) -> Stamp {
-        self.end.unwrap_or(fallback)
+    /// From the first to the last output event. Absent below two output events of different stamps.
+    pub fn generation(&self) -> Option<Nanos> {
+        let span = self.last_output?.since(self.first_output?);
+        (span > Nanos::ZERO).then_some(span)
     }
 }
 
+/// Below this much generation time per output token a reply came in a burst: its speed is that of a buffer
+/// (5 ms per 10 tokens).
+const BURST_PER_TOKEN: Duration = Duration::from_micros(500);
+
 impl Observation {
-    /// Wall: `end − request_head`. Always there.
+    /// An exchange of which nothing is known yet but its beginning and how it ended.
+    pub fn begin(id: ExchangeId, time: SystemTime, timeline: Timeline, outcome: Outcome) -> Self {
+        Self {
+            id,
+            time,
+            upstream: None,
+            endpoint: Endpoint::Other,
+            dialect: Dialect::Other,
+            method: None,
+            path: None,
+            status: None,
+            stream: false,
+            outcome,
+            limit: None,
+            model: None,
+            timeline,
+            cadence: Cadence::default(),
+            facts: Facts::default(),
+            reasoning_seen: false,
+            attempts: 0,
+            events: 0,
+            output_events: 0,
+            reads: 0,
+            request_bytes: 0,
+            response_bytes: 0,
+            observer_off: None,
+            event_overhead: EventOverhead::default(),
+            connection: Connection::default(),
+            client_stamp: StampSource::User,
+            upstream_stamp: StampSource::User,
+            flags: Flags::default(),
+            load: None,
+            workload: None,
+            trace_id: None,
+            session: None,
+            upstream_request_id: None,
+            client_sent: None,
+        }
+    }
+
+    /// Wall: `end − request_head`. Always there; zero while `end` is not set.
     pub fn wall(&self) -> Nanos {
-        self.timeline.end_or(self.timeline.request_head).since(self.timeline.request_head)
+        self.timeline.end.map_or(Nanos::ZERO, |end| end.since(self.timeline.request_head))
+    }
+
+    /// Client duration: `delivered − request_head`, which is the wall of an exchange that was delivered. Absent otherwise.
+    pub fn client_duration(&self) -> Option<Nanos> {
+        Some(self.timeline.delivered?.since(self.timeline.request_head))
+    }
+
+    /// The marks, if first-output and event times mean anything: of a stream that is not a tunnel.
+    pub fn streamed(&self) -> Option<&Timeline> {
+        (self.stream && self.endpoint != Endpoint::Tunnel).then_some(&self.timeline)
+    }
+
+    /// Output tokens of the whole reply, as the provider counts them. Absent if it never said, and for a reply that was
+    /// not read to its end: dialects that count as they go then leave a running count, which is no reply's.
+    pub fn output_tokens(&self) -> Option<u64> {
+        let whole = self.outcome == Outcome::Complete || self.facts.ended || !self.facts.finish_reasons.is_empty();
+        if whole && self.observer_off.is_none() { self.facts.usage.output } else { None }
+    }
+
+    /// TPOT: `(last_output − first_output) / (output_tokens − 1)`. Absent if usage is unknown, below 2 output tokens,
+    /// below 2 distinct output stamps, with hidden or summarised reasoning, with several choices, or tainted.
+    pub fn tpot(&self) -> Option<Nanos> {
+        let (generation, after_first) = self.decoding()?;
+        Some(Nanos((generation.0 + after_first / 2) / after_first))
+    }
+
+    /// Output speed: `1 / TPOT`, tokens per second after the first. Absent as TPOT, and for a burst.
+    pub fn output_speed(&self) -> Option<f64> {
+        let (generation, after_first) = self.decoding()?;
+        (!self.burst()).then(|| after_first as f64 / generation.seconds())
+    }
+
+    /// What TPOT and its inverse are made of: the generation's span and the tokens after the first.
+    fn decoding(&self) -> Option<(Nanos, u64)> {
+        let comparable = !(self.hidden_reasoning()
+            || self.facts.summarised_reasoning
+            || self.facts.multi_choice
+            || self.flags.tainted);
+        let tokens = self.output_tokens().filter(|tokens| *tokens >= 2 && comparable)?;
+        Some((self.streamed()?.generation()?, tokens - 1))
+    }
+
+    /// End-to-end speed: `output_tokens / upstream duration`, tokens per second. Absent if usage is unknown or the
+    /// upstream never ended.
+    pub fn end_to_end_speed(&self) -> Option<f64> {
+        let duration = self.timeline.duration().filter(|span| *span > Nanos::ZERO)?;
+        (self.endpoint != Endpoint::Tunnel).then_some(self.output_tokens()? as f64 / duration.seconds())
+    }
+
+    /// Output tokens per output event. Absent if usage is unknown or below 2 output events.
+    pub fn tokens_per_event(&self) -> Option<f64> {
+        (self.output_events >= 2).then_some(self.output_tokens()? as f64 / self.output_events as f64)
+    }
+
+    /// Overhead, request: `sent_last − request_end` less the parts inside it that were spent between `lease_wanted` and
+    /// `lease_got` or with an upstream write pending. Absent for early responses, retried exchanges and those never sent.
+    pub fn overhead_request(&self) -> Option<Nanos> {
+        let marks = &self.timeline;
+        if self.flags.early_response || self.retried() {
+            return None;
+        }
+        let (from, to) = (marks.request_end?, marks.sent_last?);
+        let leasing = marks.lease_wanted.map_or(Nanos::ZERO, |wanted| {
+            let got = marks.lease_got.unwrap_or(to);
+            got.min(to).since(wanted.max(from))
+        });
+        let uploading = marks.waits.upload.less(marks.waits.upload_before_request_end);
+        Some(to.since(from).less(leasing).less(uploading))
+    }
+
+    /// Mean overhead of the output events, rounded to the nanosecond. Absent without one.
+    pub fn overhead_event_mean(&self) -> Option<Nanos> {
+        let EventOverhead { count, sum, .. } = self.event_overhead;
+        (count > 0).then(|| Nanos((sum.0 + count / 2) / count))
+    }
+
+    /// There was an earlier attempt.
+    pub fn retried(&self) -> bool {
+        self.flags.retried || self.attempts > 1
+    }
+
+    /// Reasoning tokens are counted, but a stream showed neither reasoning nor a summary of it.
+    pub fn hidden_reasoning(&self) -> bool {
+        self.stream
+            && self.facts.usage.reasoning.is_some_and(|tokens| tokens > 0)
+            && !self.reasoning_seen
+            && !self.facts.summarised_reasoning
+    }
+
+    /// The generation took less than 5 ms per 10 tokens: something in front of us kept the reply back and let it go at
+    /// once. False where there is no generation to judge.
+    pub fn burst(&self) -> bool {
+        let Some(generation) = self.streamed().and_then(Timeline::generation) else { return false };
+        self.output_tokens().is_some_and(|tokens| Nanos::from(BURST_PER_TOKEN).0.saturating_mul(tokens) > generation.0)
+    }
+
+    /// Every flag by its name in records, derived ones included.
+    pub fn flags_named(&self) -> [(&'static str, bool); 11] {
+        [
+            ("early_response", self.flags.early_response),
+            ("hidden_reasoning", self.hidden_reasoning()),
+            ("summarised_reasoning", self.facts.summarised_reasoning),
+            ("multi_choice", self.facts.multi_choice),
+            ("burst", self.burst()),
+            ("tainted", self.flags.tainted),
+            ("observer_off", self.observer_off.is_some()),
+            ("partial", self.flags.partial),
+            ("retried", self.retried()),
+            ("overhead_lower_bound", self.flags.overhead_lower_bound),
+            ("informational_dropped", self.flags.informational_dropped),
+        ]
+    }
+}
+
+/// The class of a number of input tokens (cached included). A bound belongs to the class it begins.
+pub const fn input_class(tokens: Option<u64>) -> &'static str {
+    match tokens {
+        None => "unknown",
+        Some(0..200) => "0_200",
+        Some(200..500) => "200_500",
+        Some(500..2_000) => "500_2k",
+        Some(2_000..5_000) => "2k_5k",
+        Some(5_000..20_000) => "5k_20k",
+        Some(20_000..50_000) => "20k_50k",
+        Some(50_000..200_000) => "50k_200k",
+        Some(200_000..) => "200k_up",
+    }
+}
+
+/// The class of a number of output tokens. A bound belongs to the class it begins.
+pub const fn output_class(tokens: Option<u64>) -> &'static str {
+    match tokens {
+        None => "unknown",
+        Some(0..50) => "0_50",
+        Some(50..200) => "50_200",
+        Some(200..500) => "200_500",
+        Some(500..2_000) => "500_2k",
+        Some(2_000..) => "2k_up",
+    }
+}
+
+/// The class of a load: exchanges in flight at the start, itself included.
+pub const fn load_class(in_flight: u32) -> &'static str {
+    match in_flight {
+        0..=1 => "1",
+        2..=4 => "2_4",
+        5..=8 => "5_8",
+        9..=16 => "9_16",
+        17..=64 => "17_64",
+        65.. => "65_up",
+    }
+}
+
+/// Writes `value / 10^digits` as a decimal number: exact, without exponent, trailing zeros or float noise. With digits
+/// there is always a fraction (`3.0`), so that a reader's type does not depend on the value.
+pub fn push_decimal(out: &mut String, value: u64, digits: u32) {
+    let unit = 10_u64.pow(digits);
+    let _ = write!(out, "{}", value / unit);
+    if digits > 0 {
+        let start = out.len() + 2;
+        let _ = write!(out, ".{:0width$}", value % unit, width = digits as usize);
+        out.truncate(start.max(out.trim_end_matches('0').len()));
     }
 }
 
