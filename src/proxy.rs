@@ -25,6 +25,7 @@ use crate::{
     record::{Recorder, UpstreamHandles},
     route::{RouteTable, upstream_path},
     tap::{self, BodyLimits, Continue, Downstream, Open, RequestParts, RequestTap, ResponseTap, Shared},
+    timeline::Timeline,
     tunnel,
     upload::{Upload, UploadFault},
     upstream::{Connector, Dial, Dialled, Lease, Pool, Sender, pool::Wanted},
@@ -106,7 +107,7 @@ impl Gateway {
     /// Books a request whose head could not be read: the HTTP library has answered it with this status already.
     pub fn refused_head(&self, downstream: &Arc<Downstream>, status: StatusCode) {
         let arrival = downstream.stats.last_read().unwrap_or_else(|| self.shared.clock.now());
-        let seen = Observation::begin(self.ids.next(), self.shared.clock.wall(arrival), arrival);
+        let seen = self.begin(arrival);
         let exchange = Exchange::begin(seen, Arc::clone(&self.shared.recorder), None, Arc::default());
         let mut open = Open::new(exchange, Arc::clone(&self.shared), Arc::clone(downstream));
         let answered = Answered { outcome: Outcome::ClientError, limit: None, status: status.as_u16() };
@@ -141,7 +142,7 @@ impl Gateway {
         // 2 begin
         let upload = Arc::new(Upload::default());
         let recognised = recognise(&parts);
-        let mut seen = Observation::begin(self.ids.next(), self.shared.clock.wall(request_head), request_head);
+        let mut seen = self.begin(request_head);
         seen.endpoint = recognised.endpoint;
         seen.dialect = recognised.dialect;
         self.describe(&mut seen, &parts);
@@ -327,6 +328,12 @@ impl Gateway {
             }
         });
         Response::from_parts(parts, ResponseTap::own(bytes::Bytes::new(), None))
+    }
+
+    /// Until it ends, an exchange would be our own fault.
+    fn begin(&self, request_head: Stamp) -> Observation {
+        let time = self.shared.clock.wall(request_head);
+        Observation::begin(self.ids.next(), time, Timeline::begin(request_head), Outcome::GatewayError)
     }
 
     /// On a connection that pipelines, a request does not begin before the response ahead of it has left.
