@@ -6,7 +6,7 @@ use std::{
 };
 
 use streamgauge::{
-    app::{self, App},
+    app,
     cli::{self, Command, RunArgs},
     config::{Config, ConfigError},
 };
