@@ -202,15 +202,17 @@ impl Departures {
         self.waiting().push((Arc::clone(ledger), event));
     }
 
-    /// The clock, read just before a write.
-    pub(super) fn before_write(&self) -> Stamp {
-        self.clock.now()
+    /// To be called just before a write: how many events wait for it, and the clock. On HTTP/2 other tasks may hand over
+    /// more while it runs; those wait for the next.
+    pub(super) fn before_write(&self) -> (usize, Stamp) {
+        let waiting = self.waiting().len();
+        (waiting, self.clock.now())
     }
 
     /// That write took bytes.
-    pub(super) fn wrote(&self, before: Stamp) {
+    pub(super) fn wrote(&self, (waiting, before): (usize, Stamp)) {
         let left = unix_nanos(&self.clock, before);
-        for (ledger, event) in self.waiting().drain(..) {
+        for (ledger, event) in self.waiting().drain(..waiting) {
             if let Some(slot) = ledger.lock().left_ns.get_mut(event) {
                 *slot = left;
             }
@@ -240,13 +242,14 @@ mod tests {
         let ledger = Ledger::open(Truth { left_ns: vec![0, 0], ..Truth::default() }, sender);
         departures.handed_over(&ledger, 0);
         let first = departures.before_write();
-        departures.wrote(first);
+        // While that write runs.
         departures.handed_over(&ledger, 1);
+        departures.wrote(first);
         drop(ledger);
         assert!(receiver.try_recv().is_err(), "the second event still waits");
         let second = departures.before_write();
         departures.wrote(second);
-        assert_eq!(receiver.try_recv().unwrap().left_ns, [unix_nanos(&clock, first), unix_nanos(&clock, second)]);
+        assert_eq!(receiver.try_recv().unwrap().left_ns, [first.1, second.1].map(|stamp| unix_nanos(&clock, stamp)));
     }
 
     #[test]

@@ -448,6 +448,30 @@ async fn an_immediate_stop_cuts_streams() {
 }
 
 #[tokio::test]
+async fn an_immediate_stop_ends_waiting_http2_requests() {
+    let bench = Bench::start(Profile { concurrency: Some(2), ttft: Duration::from_secs(3_600), ..quick() });
+    let (send, _run) = h2(bench.sim.address()).await;
+    let mut head = send.clone().send_request(h2_request(&bench.ask(Protocol::Chat, &[]))).await.unwrap().into_body();
+    // The role chunk has come: this one generates, the plain one after it waits for its end, the others for a slot.
+    head.frame().await.unwrap().unwrap();
+    let mut waiting = JoinSet::new();
+    for stream in [false, true, true] {
+        let request = h2_request(&Ask { stream, ..bench.ask(Protocol::Chat, &[]) });
+        waiting.spawn(send.clone().send_request(request));
+    }
+    // An answer to a later request on the same connection: the ones before it have arrived.
+    let probe = h2_request(&bench.ask(Protocol::Chat, &[("x-sim-fail", "status:404")]));
+    assert_eq!(send.clone().send_request(probe).await.unwrap().status(), 404);
+    bench.sim.stop_now().await.unwrap();
+    while let Some(answer) = waiting.join_next().await {
+        assert!(answer.unwrap().is_err());
+    }
+    assert!(head.frame().await.unwrap().is_err());
+    let truth = bench.lines.read();
+    assert_eq!(truth.iter().filter(|truth| truth.client_gone).count(), 4);
+}
+
+#[tokio::test]
 async fn runs_repeat_with_their_seed() {
     let mut runs = Vec::new();
     for seed in [3, 3, 4] {
