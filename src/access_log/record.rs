@@ -10,7 +10,7 @@ use http::Version;
 use crate::{
     clock::Nanos,
     dialect::Endpoint,
-    observation::{Observation, STAGES, input_class, load_class, output_class, push_decimal},
+    observation::{Limit, Observation, STAGES, input_class, load_class, output_class, push_decimal},
     timeline::Timeline,
 };
 
@@ -37,7 +37,7 @@ pub fn record_json(observation: &Observation) -> String {
     record.plain("status", o.status);
     record.plain("stream", Some(o.stream));
     record.text("outcome", Some(o.outcome.as_str()));
-    record.text("limit", o.limit.map(|limit| limit.as_str()));
+    record.text("limit", o.limit.map(Limit::as_str));
 
     record.text("model", o.model.as_deref());
     record.text("response_model", o.facts.response_model.as_deref());
@@ -99,7 +99,7 @@ pub fn record_json(observation: &Observation) -> String {
     record.text("workload", o.workload.as_deref());
     record.text("input_class", usage.input.map(|tokens| input_class(Some(tokens))));
     record.text("output_class", usage.output.map(|tokens| output_class(Some(tokens))));
-    record.text("load_class", spans.and_then(|_| o.load).map(load_class));
+    record.text("load_class", spans.and(o.load).map(load_class));
     record.text("trace_id", o.trace_id.as_deref());
     record.text("session", o.session.as_deref());
     record.text("upstream_request_id", o.upstream_request_id.as_deref());
@@ -228,7 +228,7 @@ mod tests {
     use crate::{
         clock::Stamp,
         dialect::{Dialect, ObserverOff},
-        observation::{EventOverhead, ExchangeId, Limit, Outcome, StampSource},
+        observation::{EventOverhead, ExchangeId, Outcome, StampSource},
         timeline::Interval,
     };
 

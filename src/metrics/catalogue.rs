@@ -260,7 +260,7 @@ impl Catalogue {
                 Desc::new("streamgauge_output_tokens_per_second", speed_help, &["upstream", "model", "output"])
                     .tokens_per_second()
                     .bounds(SPEED)
-                    .cells(6),
+                    .cells(5),
             )?,
             duration: list.add(
                 Desc::new(
@@ -503,6 +503,8 @@ impl List {
 
 #[cfg(test)]
 mod tests {
+    use std::fmt::Write as _;
+
     use super::*;
     use crate::metrics::family::{Kind, Unit};
 
@@ -512,16 +514,14 @@ mod tests {
     #[test]
     fn the_catalogue_is_what_was_promised() {
         let catalogue = Catalogue::new(PLAN).unwrap();
-        let text: String = catalogue
-            .families()
-            .iter()
-            .map(|family| {
-                let Desc { name, help, labels, bounds, exemplars, unit, .. } = family.desc();
-                let kind = family.kind().as_str();
-                let exemplars = if *exemplars { " exemplars" } else { "" };
-                format!("{name} {kind} {unit:?}{exemplars}\n  labels {labels:?}\n  bounds {bounds:?}\n  {help}\n\n")
-            })
-            .collect();
+        let mut text = String::new();
+        for family in catalogue.families() {
+            let Desc { name, help, labels, bounds, exemplars, unit, .. } = family.desc();
+            let kind = family.kind().as_str();
+            let exemplars = if *exemplars { " exemplars" } else { "" };
+            writeln!(text, "{name} {kind} {unit:?}{exemplars}").unwrap();
+            writeln!(text, "  labels {labels:?}\n  bounds {bounds:?}\n  {help}\n").unwrap();
+        }
         insta::assert_snapshot!(text);
     }
 

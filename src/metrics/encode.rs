@@ -2,7 +2,7 @@
 
 use std::{fmt::Write as _, sync::Arc};
 
-use prometheus::proto::{MetricFamily, MetricType};
+use prometheus::proto::{LabelPair, MetricFamily, MetricType};
 
 use super::{
     family::{Desc, Exposed, Kind, Sample, label_text},
@@ -131,8 +131,8 @@ impl Writer {
         self.head(family.name(), family.help(), kind);
         for metric in family.get_metric() {
             let pairs = metric.get_label();
-            let names: Vec<&str> = pairs.iter().map(|pair| pair.name()).collect();
-            let values: Vec<&str> = pairs.iter().map(|pair| pair.value()).collect();
+            let names: Vec<&str> = pairs.iter().map(LabelPair::name).collect();
+            let values: Vec<&str> = pairs.iter().map(LabelPair::value).collect();
             self.series(family.name(), "", &label_text(&names, &values), None);
             let value =
                 if kind == Kind::Counter { metric.get_counter().get_value() } else { metric.get_gauge().get_value() };
@@ -191,7 +191,7 @@ mod tests {
 
     #[test]
     fn text() {
-        let expected = r##"# HELP requests_total Back\\slash, "quotes"\nand a line.
+        let expected = r#"# HELP requests_total Back\\slash, "quotes"\nand a line.
 # TYPE requests_total counter
 requests_total{model="a\"b\\"} 1
 requests_total{model="z"} 3
@@ -206,13 +206,13 @@ ttft_seconds_bucket{model="m",le="1.0"} 1
 ttft_seconds_bucket{model="m",le="+Inf"} 2
 ttft_seconds_sum{model="m"} 123.706789012
 ttft_seconds_count{model="m"} 2
-"##;
+"#;
         assert_eq!(encode(&families(), &[], Format::Text), expected);
     }
 
     #[test]
     fn open_metrics() {
-        let expected = r##"# HELP requests Back\\slash, \"quotes\"\nand a line.
+        let expected = r#"# HELP requests Back\\slash, \"quotes\"\nand a line.
 # TYPE requests counter
 requests_total{model="a\"b\\"} 1
 requests_total{model="z"} 3
@@ -230,7 +230,7 @@ ttft_seconds_bucket{model="m",le="+Inf"} 2 # {exchange_id="0000000000000001"} 12
 ttft_seconds_sum{model="m"} 123.706789012
 ttft_seconds_count{model="m"} 2
 # EOF
-"##;
+"#;
         assert_eq!(encode(&families(), &[], Format::OpenMetrics), expected);
     }
 

@@ -33,8 +33,11 @@ struct Cells {
     /// Wraps after 584 years of observed seconds; to a reader that is a counter's restart.
     sum: AtomicU64,
     /// As many as buckets where the family has exemplars, else none.
-    exemplars: Box<[Mutex<Option<(u64, Exemplar)>>]>,
+    exemplars: Box<[Slot]>,
 }
+
+/// The latest exemplar of one bucket and the value it is for.
+type Slot = Mutex<Option<(u64, Exemplar)>>;
 
 /// A histogram at one moment.
 #[derive(Clone, Debug)]

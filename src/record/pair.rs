@@ -16,6 +16,7 @@ use crate::{
         family::{Cell, Family, NONE, OTHER},
     },
     observation::{Observation, Outcome, STAGES, input_class, load_class, output_class},
+    timeline::Timeline,
 };
 
 /// Models per upstream that become label values without being configured, those configured included in the count.
@@ -336,7 +337,7 @@ impl Pair {
         for (cell, span) in self.stage_time.iter().zip(observation.stages()) {
             add(cell, span.0);
         }
-        if let Some(ttft) = observation.streamed().and_then(|marks| marks.ttft()) {
+        if let Some(ttft) = observation.streamed().and_then(Timeline::ttft) {
             c.ttft_by_input.child(&labelled(input_class(usage.input))).observe(ttft.0);
         }
         if observation.outcome == Outcome::ClientGone && observation.stream && marks.first_output.is_none() {
@@ -352,9 +353,9 @@ impl Pair {
         if let Some(speed) = speed {
             c.output_speed.child(&labelled(output_class(usage.output))).observe(speed);
         }
-        if let Some(workload) = &observation.workload {
+        if let Some(workload) = observation.workload.as_ref().filter(|_| observation.outcome == Outcome::Complete) {
             let labels = [pair[0], pair[1], workload];
-            if let Some(ttft) = observation.streamed().and_then(|marks| marks.ttft()) {
+            if let Some(ttft) = observation.streamed().and_then(Timeline::ttft) {
                 c.workload_ttft.child(&labels).observe(ttft.0);
             }
             if let Some(speed) = speed {

@@ -10,6 +10,7 @@ use crate::clock::{Nanos, Stamp};
 
 /// How far back a peak is remembered.
 const PEAK_SECONDS: u64 = 60;
+const PEAK_SLOTS: usize = 60;
 
 /// The exchanges of one (upstream, model) that have not ended.
 #[derive(Debug)]
@@ -20,7 +21,7 @@ pub(super) struct Room {
     /// Sum of the beginnings of those that are here: with it the time integral of any moment is one subtraction.
     begun: u128,
     /// Most in flight by second, as (second, most), one slot per second modulo their number.
-    peaks: [(u64, u32); PEAK_SECONDS as usize],
+    peaks: [(u64, u32); PEAK_SLOTS],
     waiting: HashMap<u64, Waiting>,
     tickets: u64,
 }
@@ -36,14 +37,7 @@ pub(super) struct Waiting {
 
 impl Room {
     pub(super) fn new() -> Self {
-        Self {
-            in_flight: 0,
-            done: 0,
-            begun: 0,
-            peaks: [(0, 0); PEAK_SECONDS as usize],
-            waiting: HashMap::new(),
-            tickets: 0,
-        }
+        Self { in_flight: 0, done: 0, begun: 0, peaks: [(0, 0); PEAK_SLOTS], waiting: HashMap::new(), tickets: 0 }
     }
 
     /// An exchange that began at `head` comes in; one that waits gets a ticket. Returns how many are here then.
