@@ -22,7 +22,7 @@ use crate::{
     forward,
     net::{ConnStats, tls::TlsError},
     observation::{ExchangeId, Limit, Observation, Outcome},
-    record::{Recorder, UpstreamHandles},
+    record::{Marked, Recorder, UpstreamHandles},
     route::{RouteTable, upstream_path},
     tap::{self, BodyLimits, Continue, Downstream, Open, RequestParts, RequestTap, ResponseTap, Shared},
     timeline::Timeline,
@@ -108,7 +108,8 @@ impl Gateway {
     pub fn refused_head(&self, downstream: &Arc<Downstream>, status: StatusCode) {
         let arrival = downstream.stats.last_read().unwrap_or_else(|| self.shared.clock.now());
         let seen = self.begin(arrival);
-        let exchange = Exchange::begin(seen, Arc::clone(&self.shared.recorder), None, Arc::default());
+        let exchange =
+            Exchange::begin(seen, Arc::clone(&self.shared.recorder), None, Arc::default(), Marked::default());
         let mut open = Open::new(exchange, Arc::clone(&self.shared), Arc::clone(downstream));
         let answered = Answered { outcome: Outcome::ClientError, limit: None, status: status.as_u16() };
         if let Some(exchange) = open.exchange() {
@@ -148,7 +149,9 @@ impl Gateway {
         self.describe(&mut seen, &parts);
         seen.upstream = provider.map(|provider| Arc::clone(&provider.config.name));
         let handles = provider.map(|provider| Arc::clone(&provider.handles));
-        let exchange = Exchange::begin(seen, Arc::clone(&self.shared.recorder), handles, Arc::clone(&upload));
+        let recorder = &self.shared.recorder;
+        let marked = recorder.marked(&parts.headers);
+        let exchange = Exchange::begin(seen, Arc::clone(recorder), handles, Arc::clone(&upload), marked);
         let mut open = Open::new(exchange, Arc::clone(&self.shared), Arc::clone(&downstream));
         let (Some(route), Some(provider)) = (route, provider) else {
             return Ok(answer(open, no_route(&parts)));

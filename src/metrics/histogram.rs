@@ -1,0 +1,179 @@
+//! A histogram of integers (nanoseconds, millionths of tokens per second), cheap enough for every output event.
+//!
+//! The `prometheus` crate's own searches its bounds one by one and adds floats in a compare-and-swap loop, between two
+//! counters that lead a scrape past running observations. FIGURES
+//! Here the search is binary, the sum an integer, and an observation two additions. A scrape adds the count up from
+//! the buckets, so count and `+Inf` bucket are one number; its sum may be ahead by observations that run meanwhile.
+
+use std::sync::{
+    Arc, Mutex, PoisonError,
+    atomic::{AtomicU64, Ordering::Relaxed},
+};
+
+use crate::observation::ExchangeId;
+
+/// What an exemplar carries.
+#[derive(Clone, Debug)]
+pub struct Exemplar {
+    /// The exchange's id.
+    pub id: ExchangeId,
+    /// Its trace id, if the request had a `traceparent`.
+    pub trace_id: Option<Arc<str>>,
+}
+
+/// A shared histogram: a clone is a handle to the same cells. Holds at most one exemplar per bucket, the latest.
+#[derive(Clone, Debug)]
+pub struct Histogram(Arc<Cells>);
+
+#[derive(Debug)]
+struct Cells {
+    /// Upper bounds, inclusive and ascending; one bucket more than bounds.
+    bounds: Arc<[u64]>,
+    buckets: Box<[AtomicU64]>,
+    /// Wraps after 584 years of observed seconds; to a reader that is a counter's restart.
+    sum: AtomicU64,
+    /// As many as buckets where the family has exemplars, else none.
+    exemplars: Box<[Slot]>,
+}
+
+/// The latest exemplar of one bucket and the value it is for.
+type Slot = Mutex<Option<(u64, Exemplar)>>;
+
+/// A histogram at one moment.
+#[derive(Clone, Debug)]
+pub struct Snapshot {
+    /// Cumulative counts by bucket; the last is the count of all.
+    pub buckets: Vec<u64>,
+    /// The sum, in the unit of the observations.
+    pub sum: u64,
+    /// Latest exemplar by bucket; empty where the family has none.
+    pub exemplars: Vec<Option<(u64, Exemplar)>>,
+}
+
+impl Histogram {
+    /// Empty cells for these upper bounds (inclusive, ascending).
+    pub fn new(bounds: Arc<[u64]>, exemplars: bool) -> Self {
+        let buckets = (0..=bounds.len()).map(|_| AtomicU64::new(0)).collect();
+        let slots = if exemplars { bounds.len() + 1 } else { 0 };
+        let exemplars = (0..slots).map(|_| Mutex::new(None)).collect();
+        Self(Arc::new(Cells { bounds, buckets, sum: AtomicU64::new(0), exemplars }))
+    }
+
+    /// Counts one value. No lock, no allocation.
+    pub fn observe(&self, value: u64) {
+        self.bucket_of(value);
+    }
+
+    /// Counts one value that has an example to show. Gives the example up rather than wait for a reader.
+    pub fn observe_with(&self, value: u64, exemplar: &Exemplar) {
+        let index = self.bucket_of(value);
+        let Some(slot) = self.0.exemplars.get(index) else { return };
+        if let Ok(mut slot) = slot.try_lock() {
+            *slot = Some((value, exemplar.clone()));
+        }
+    }
+
+    #[inline]
+    fn bucket_of(&self, value: u64) -> usize {
+        let cells = &*self.0;
+        let index = cells.bounds.partition_point(|bound| *bound < value);
+        if let Some(bucket) = cells.buckets.get(index) {
+            bucket.fetch_add(1, Relaxed);
+        }
+        cells.sum.fetch_add(value, Relaxed);
+        index
+    }
+
+    /// What was counted so far.
+    pub fn snapshot(&self) -> Snapshot {
+        let mut count = 0;
+        let buckets = self.0.buckets.iter().map(|bucket| {
+            count += bucket.load(Relaxed);
+            count
+        });
+        Snapshot {
+            buckets: buckets.collect(),
+            sum: self.0.sum.load(Relaxed),
+            exemplars: self
+                .0
+                .exemplars
+                .iter()
+                .map(|slot| slot.lock().unwrap_or_else(PoisonError::into_inner).clone())
+                .collect(),
+        }
+    }
+}
+
+impl Snapshot {
+    /// How many values were counted.
+    pub fn count(&self) -> u64 {
+        self.buckets.last().copied().unwrap_or(0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn histogram(exemplars: bool) -> Histogram {
+        Histogram::new([10, 20, 40].into(), exemplars)
+    }
+
+    #[test]
+    fn a_bound_belongs_to_the_bucket_it_ends() {
+        let histogram = histogram(false);
+        for value in [0, 10, 11, 20, 40, 41, u64::MAX / 2] {
+            histogram.observe(value);
+        }
+        let snapshot = histogram.snapshot();
+        assert_eq!(snapshot.buckets, [2, 4, 5, 7]);
+        assert_eq!(snapshot.count(), 7);
+        assert_eq!(snapshot.sum, 122 + u64::MAX / 2);
+        assert!(snapshot.exemplars.is_empty());
+    }
+
+    #[test]
+    fn each_bucket_keeps_its_latest_exemplar() {
+        let histogram = histogram(true);
+        for (value, id) in [(5, 1), (7, 2), (100, 3)] {
+            histogram.observe_with(value, &Exemplar { id: ExchangeId(id), trace_id: None });
+        }
+        let kept: Vec<_> = histogram.snapshot().exemplars.into_iter().map(|e| e.map(|(v, e)| (v, e.id.0))).collect();
+        assert_eq!(kept, [Some((7, 2)), None, None, Some((100, 3))]);
+    }
+
+    #[test]
+    fn the_count_is_the_last_bucket_while_others_observe() {
+        let histogram = histogram(false);
+        let writers: Vec<_> = (0..2)
+            .map(|_| {
+                let histogram = histogram.clone();
+                std::thread::spawn(move || (0..50_000).for_each(|value| histogram.observe(value % 50)))
+            })
+            .collect();
+        let mut before = 0;
+        while writers.iter().any(|writer| !writer.is_finished()) {
+            let snapshot = histogram.snapshot();
+            assert!(snapshot.buckets.is_sorted(), "cumulative");
+            assert!(snapshot.count() >= before, "never back");
+            before = snapshot.count();
+        }
+        for writer in writers {
+            writer.join().unwrap();
+        }
+        let snapshot = histogram.snapshot();
+        assert_eq!((snapshot.count(), snapshot.sum), (100_000, 2 * 1_000 * (0..50).sum::<u64>()));
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn every_value_lands_where_a_walk_along_the_bounds_would_put_it(value in 0_u64..60) {
+            let histogram = histogram(false);
+            histogram.observe(value);
+            let naive = [10, 20, 40].iter().position(|bound| value <= *bound).unwrap_or(3);
+            let snapshot = histogram.snapshot();
+            let expected: Vec<u64> = (0..4).map(|index| u64::from(index >= naive)).collect();
+            proptest::prop_assert_eq!(snapshot.buckets, expected);
+        }
+    }
+}
