@@ -277,6 +277,9 @@ struct EventReader {
 }
 
 impl EventReader {
+    /// What grows beyond this without an end is no event.
+    const LONGEST: usize = 4 << 20;
+
     fn new(protocol: Protocol) -> Self {
         Self { protocol, rest: BytesMut::new(), events: 0, output_events: 0, ended: false, failed: false }
     }
@@ -288,6 +291,9 @@ impl EventReader {
         while let Some(end) = memmem::find(&self.rest, b"\n\n") {
             let event = self.rest.split_to(end + 2);
             self.event(&event);
+        }
+        if self.rest.len() > Self::LONGEST {
+            self.rest.clear();
         }
         self.output_events > before
     }
@@ -435,5 +441,79 @@ async fn work<F: Fn(&Lane, Answer) + Send + Sync + 'static>(lane: Arc<Lane>, sha
             return;
         }
         tokio::time::sleep(lane.pause.mul_f64(-(1.0 - rng.f64()).ln())).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const STREAMS: [(Protocol, &str, u64, u64); 3] = [
+        (
+            Protocol::Chat,
+            concat!(
+                ": hello\n\n",
+                "data: {\"choices\":[{\"delta\":{\"role\":\"assistant\",\"content\":\"\"}}]}\n\n",
+                "data: {\"choices\":[{\"delta\":{\"reasoning_content\":\"a\"}}]}\n\n",
+                "data: {\"choices\":[{\"delta\":{\"content\":\"b\"}}]}\n\n",
+                "data: {\"choices\":[{\"delta\":{\"tool_calls\":[{\"function\":{\"name\":\"c\",\"arguments\":\"\"}}]}}]}\n\n",
+                "data: {\"choices\":[{\"delta\":{},\"finish_reason\":\"stop\"}]}\n\n",
+                "data: [DONE]\n\n",
+            ),
+            6,
+            3,
+        ),
+        (
+            Protocol::Responses,
+            concat!(
+                "event: response.created\ndata: {\"type\":\"response.created\"}\n\n",
+                "event: response.output_item.added\ndata: {\"item\":{\"type\":\"function_call\",\"name\":\"c\"}}\n\n",
+                "event: response.output_text.delta\ndata: {\"delta\":\"d\"}\n\n",
+                "event: response.output_text.done\ndata: {\"text\":\"d\"}\n\n",
+                "event: response.completed\ndata: {\"type\":\"response.completed\"}\n\n",
+            ),
+            5,
+            2,
+        ),
+        (
+            Protocol::Messages,
+            concat!(
+                "event: content_block_start\ndata: {\"content_block\":{\"type\":\"text\",\"text\":\"\"}}\n\n",
+                "event: content_block_delta\ndata: {\"delta\":{\"type\":\"text_delta\",\"text\":\"x\"}}\n\n",
+                "event: content_block_start\ndata: {\"content_block\":{\"type\":\"tool_use\",\"id\":\"1\"}}\n\n",
+                "event: content_block_delta\ndata: {\"delta\":{\"type\":\"input_json_delta\",\"partial_json\":\"\"}}\n\n",
+                "event: message_stop\ndata: {\"type\":\"message_stop\"}\n\n",
+            ),
+            5,
+            2,
+        ),
+    ];
+
+    #[test]
+    fn events_are_counted_across_any_split() {
+        for (protocol, stream, events, outputs) in STREAMS {
+            for cut in 0..stream.len() {
+                let mut reader = EventReader::new(protocol);
+                let (head, tail) = stream.as_bytes().split_at(cut);
+                reader.read(head);
+                reader.read(tail);
+                assert_eq!((reader.events, reader.output_events), (events, outputs), "{protocol:?} at {cut}");
+                assert!(reader.ended && !reader.failed);
+            }
+        }
+    }
+
+    #[test]
+    fn a_request_has_the_prompt_asked_for() {
+        let target = Target {
+            address: ([127, 0, 0, 1], 1).into(),
+            prefix: String::new(),
+            protocol: Protocol::Messages,
+            model: "m\"".into(),
+        };
+        let body = Ask::streaming(target, 10_000, 7).body();
+        assert!((40_000..40_200).contains(&body.len()));
+        let json: serde_json::Value = serde_json::from_str(&body).unwrap();
+        assert_eq!((&json["model"], &json["max_tokens"]), (&"m\"".into(), &7.into()));
     }
 }

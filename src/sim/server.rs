@@ -60,7 +60,7 @@ enum Stop {
 impl Sim {
     /// Binds `listen` (port 0 lets the system choose) and serves HTTP/1.1 and, by prior knowledge, HTTP/2 on it.
     ///
-    /// Runs in real time: its timer does not follow a paused clock.
+    /// Runs on the runtime it is called in, and in real time: its timer does not follow a paused clock.
     ///
     /// # Errors
     /// If the address can't be bound or the timer's thread not started.

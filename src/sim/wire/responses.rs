@@ -21,9 +21,9 @@ impl Responses {
 
     pub(super) fn prelude(&mut self, events: &mut Events) {
         for kind in ["response.created", "response.in_progress"] {
-            let head = self.head(kind);
+            let sequence = self.next();
             events.plain(|out| {
-                out.put_slice(&head);
+                head(kind, sequence, out);
                 out.put_slice(br#","response":"#);
                 response(&self.reply, "in_progress", out);
                 out.put_slice(b"}\n\n");
@@ -45,10 +45,10 @@ impl Responses {
             Finish::Length => ("response.incomplete", "incomplete"),
             Finish::Stop | Finish::Tool => ("response.completed", "completed"),
         };
-        let head = self.head(kind);
+        let sequence = self.next();
         let counts = self.reply.usage.then_some((self.reply.input_tokens, self.reply.output_tokens));
         events.usage(counts, |out| {
-            out.put_slice(&head);
+            head(kind, sequence, out);
             out.put_slice(br#","response":"#);
             response(&self.reply, status, out);
             out.put_slice(b"}\n\n");
@@ -56,9 +56,9 @@ impl Responses {
     }
 
     pub(super) fn error(&mut self, events: &mut Events) {
-        let head = self.head("error");
+        let sequence = self.next();
         events.plain(|out| {
-            out.put_slice(&head);
+            head("error", sequence, out);
             out.put_slice(
                 br#","code":"server_error","message":"The server had an error while processing your request.","param":null}"#,
             );
@@ -72,20 +72,19 @@ impl Responses {
             self.item(events, "response.output_item.added", |reply, out| reasoning_item(reply, false, out));
             self.part(events, "response.reasoning_summary_part.added", "", |_, _| {});
         }
-        let head = self.head("response.reasoning_summary_text.delta");
-        let address = self.address("rs", "summary_index");
+        let sequence = self.next();
         events.output(|out| {
-            out.put_slice(&head);
-            out.put_slice(&address);
+            head("response.reasoning_summary_text.delta", sequence, out);
+            self.address("rs", "summary_index", out);
             out.put_slice(br#","delta":""#);
             piece.text(&self.reply, out);
             out.put_slice(b"\"}\n\n");
         });
         if piece.last_of_kind {
-            let head = self.head("response.reasoning_summary_text.done");
+            let sequence = self.next();
             events.plain(|out| {
-                out.put_slice(&head);
-                out.put_slice(&address);
+                head("response.reasoning_summary_text.done", sequence, out);
+                self.address("rs", "summary_index", out);
                 out.put_slice(br#","text":""#);
                 self.reply.all_reasoning(out);
                 out.put_slice(b"\"}\n\n");
@@ -101,20 +100,19 @@ impl Responses {
             self.item(events, "response.output_item.added", |reply, out| message_item(reply, "in_progress", out));
             self.part(events, "response.content_part.added", "msg", |_, _| {});
         }
-        let head = self.head("response.output_text.delta");
-        let address = self.address("msg", "content_index");
+        let sequence = self.next();
         events.output(|out| {
-            out.put_slice(&head);
-            out.put_slice(&address);
+            head("response.output_text.delta", sequence, out);
+            self.address("msg", "content_index", out);
             out.put_slice(br#","delta":""#);
             piece.text(&self.reply, out);
             out.put_slice(b"\",\"logprobs\":[]}\n\n");
         });
         if piece.last_of_kind {
-            let head = self.head("response.output_text.done");
+            let sequence = self.next();
             events.plain(|out| {
-                out.put_slice(&head);
-                out.put_slice(&address);
+                head("response.output_text.done", sequence, out);
+                self.address("msg", "content_index", out);
                 out.put_slice(br#","text":""#);
                 self.reply.all_text(out);
                 out.put_slice(b"\",\"logprobs\":[]}\n\n");
@@ -127,10 +125,10 @@ impl Responses {
     /// The item that opens a call has its name: it is the output event.
     fn tool_name(&mut self, piece: &Piece, events: &mut Events) {
         self.items += 1;
-        let head = self.head("response.output_item.added");
+        let sequence = self.next();
         let index = self.items - 1;
         events.output(|out| {
-            out.put_slice(&head);
+            head("response.output_item.added", sequence, out);
             put(out, format_args!(r#","output_index":{index},"item":"#));
             tool_item(&self.reply, "in_progress", out);
             out.put_slice(b"}\n\n");
@@ -141,11 +139,10 @@ impl Responses {
     }
 
     fn tool_arguments(&mut self, piece: &Piece, events: &mut Events) {
-        let head = self.head("response.function_call_arguments.delta");
-        let address = self.address("fc", "");
+        let sequence = self.next();
         events.output(|out| {
-            out.put_slice(&head);
-            out.put_slice(&address);
+            head("response.function_call_arguments.delta", sequence, out);
+            self.address("fc", "", out);
             out.put_slice(br#","delta":""#);
             piece.text(&self.reply, out);
             out.put_slice(b"\"}\n\n");
@@ -156,11 +153,10 @@ impl Responses {
     }
 
     fn tool_done(&mut self, events: &mut Events) {
-        let head = self.head("response.function_call_arguments.done");
-        let address = self.address("fc", "");
+        let sequence = self.next();
         events.plain(|out| {
-            out.put_slice(&head);
-            out.put_slice(&address);
+            head("response.function_call_arguments.done", sequence, out);
+            self.address("fc", "", out);
             out.put_slice(br#","arguments":""#);
             self.reply.all_arguments(out);
             out.put_slice(b"\"}\n\n");
@@ -170,10 +166,10 @@ impl Responses {
 
     /// An event about the open item as a whole.
     fn item(&mut self, events: &mut Events, kind: &str, item: impl FnOnce(&Reply, &mut BytesMut)) {
-        let head = self.head(kind);
+        let sequence = self.next();
         let index = self.items - 1;
         events.plain(|out| {
-            out.put_slice(&head);
+            head(kind, sequence, out);
             put(out, format_args!(r#","output_index":{index},"item":"#));
             item(&self.reply, out);
             out.put_slice(b"}\n\n");
@@ -183,11 +179,11 @@ impl Responses {
     /// An event about the one part of the open item: an answer's (`msg`) or a summary's.
     fn part(&mut self, events: &mut Events, kind: &str, item: &str, text: impl FnOnce(&Reply, &mut BytesMut)) {
         let answer = item == "msg";
-        let head = self.head(kind);
-        let address = if answer { self.address("msg", "content_index") } else { self.address("rs", "summary_index") };
+        let sequence = self.next();
+        let (prefix, index) = if answer { ("msg", "content_index") } else { ("rs", "summary_index") };
         events.plain(|out| {
-            out.put_slice(&head);
-            out.put_slice(&address);
+            head(kind, sequence, out);
+            self.address(prefix, index, out);
             out.put_slice(if answer {
                 br#","part":{"type":"output_text","annotations":[],"logprobs":[],"text":""#
             } else {
@@ -198,25 +194,26 @@ impl Responses {
         });
     }
 
-    /// An event's lines up to its fields, and its sequence number used up.
-    fn head(&mut self, kind: &str) -> BytesMut {
-        let mut out = BytesMut::with_capacity(160);
-        put(&mut out, format_args!("event: {kind}\ndata: {{\"type\":\"{kind}\",\"sequence_number\":{}", self.sequence));
+    /// Uses up a sequence number.
+    fn next(&mut self) -> u64 {
         self.sequence += 1;
-        out
+        self.sequence - 1
     }
 
     /// The fields that say which item, and which part of it.
-    fn address(&self, prefix: &str, part: &str) -> BytesMut {
-        let mut out = BytesMut::with_capacity(128);
+    fn address(&self, prefix: &str, part: &str, out: &mut BytesMut) {
         out.put_slice(br#","item_id":""#);
-        id(prefix, &self.reply, &mut out);
-        put(&mut out, format_args!(r#"","output_index":{}"#, self.items - 1));
+        id(prefix, &self.reply, out);
+        put(out, format_args!(r#"","output_index":{}"#, self.items - 1));
         if !part.is_empty() {
-            put(&mut out, format_args!(r#","{part}":0"#));
+            put(out, format_args!(r#","{part}":0"#));
         }
-        out
     }
+}
+
+/// An event's lines up to its further fields.
+fn head(kind: &str, sequence: u64, out: &mut BytesMut) {
+    put(out, format_args!("event: {kind}\ndata: {{\"type\":\"{kind}\",\"sequence_number\":{sequence}"));
 }
 
 pub(super) fn plain(reply: &Reply, out: &mut BytesMut) {
