@@ -124,7 +124,7 @@ impl Observer {
             let whole = self.framer.between_events();
             if whole {
                 at += self.framer.skip_line_feed(&bytes[at..]);
-                if let Some(twin) = &self.twin
+                if let Some(twin) = &mut self.twin
                     && let Some(len) = twin.0.recognise(&bytes[at..])
                 {
                     at += len;

@@ -28,8 +28,10 @@ pub(super) fn quote_or_escape(bytes: &[u8]) -> Option<usize> {
 pub(super) fn quote_escape_or_control(bytes: &[u8]) -> Option<usize> {
     let mut at = 0;
     while let Some(word) = word(bytes, at) {
-        let controls = word.wrapping_sub(ONES * b' ' as u64) & !word & HIGHS;
-        let found = zeros(word ^ (ONES * b'"' as u64)) | zeros(word ^ (ONES * b'\\' as u64)) | controls;
+        // With one bit turned, the quote is just above the controls and all else above it.
+        let turned = word ^ (ONES * 2);
+        let quotes_or_controls = turned.wrapping_sub(ONES * 0x21) & !turned & HIGHS;
+        let found = quotes_or_controls | zeros(word ^ (ONES * b'\\' as u64));
         if found != 0 {
             return Some(at + first(found));
         }
@@ -48,6 +50,14 @@ pub(super) fn common_prefix(a: &[u8], b: &[u8]) -> usize {
             return at + first(left ^ right);
         }
         at += 8;
+    }
+    let len = a.len().min(b.len());
+    // What is left over is compared as the end of the last whole word: the bytes before are equal.
+    if len >= 8
+        && at < len
+        && let (Some(left), Some(right)) = (word(a, len - 8), word(b, len - 8))
+    {
+        return if left == right { len } else { len - 8 + first(left ^ right) };
     }
     at + a[at..].iter().zip(&b[at..]).take_while(|(left, right)| left == right).count()
 }

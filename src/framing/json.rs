@@ -16,8 +16,10 @@ pub const VALUE_LIMIT: usize = 4096;
 /// The deepest nesting that is followed: the containers' kinds are the bits of one word.
 pub const DEPTH_LIMIT: u8 = 64;
 
-/// How many free values of a document are remembered.
-const FREE: usize = 12;
+/// How many free values of a document are noted.
+pub(super) const FREE: usize = 12;
+
+pub(super) const NO_FREE: Free = Free { kind: FreeKind::Text, start: 0, end: 0 };
 
 /// The value of an asked-for field.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -55,14 +57,27 @@ pub enum Progress {
     TooDeep,
 }
 
-/// Where in the bytes of one `read` a value stood that nobody asked for, or only whether there is one.
-/// A string without its quotes (never empty) or a number.
-#[derive(Clone, Copy, Default, Debug)]
+/// Where in the bytes of one `read` something stood that could have been another of its kind without a difference in
+/// what was found: nobody asked for it, or only whether there is something.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Free {
+    /// What it is.
+    pub kind: FreeKind,
     /// Its first byte.
     pub start: u16,
     /// Behind its last byte.
     pub end: u16,
+}
+
+/// A kind of [`Free`] bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum FreeKind {
+    /// A string without its quotes, never empty.
+    Text,
+    /// A number.
+    Number,
+    /// Spaces before the last bracket, maybe none: padding that hides a token's length.
+    Padding,
 }
 
 /// Walks one document after another. Allocates only for asked-for values that are split or have escapes.
@@ -145,7 +160,7 @@ impl Default for Scanner {
             escape: Escape::None,
             long: false,
             frees: 0,
-            free: [Free::default(); FREE],
+            free: [NO_FREE; FREE],
         }
     }
 }
@@ -174,8 +189,7 @@ impl Scanner {
         }
     }
 
-    /// Values of the last `read` that could have been others without a difference in what was found: those that nobody
-    /// asked for and that lay wholly in its bytes. The first few, in order.
+    /// What was free in the last `read`: the first few, in order. Only what lay wholly in its bytes.
     pub fn free(&self) -> &[Free] {
         &self.free[..usize::from(self.frees)]
     }
@@ -186,7 +200,7 @@ impl Scanner {
         let mut at = 0;
         while let Some(&byte) = bytes.get(at) {
             at = match self.mode {
-                Mode::Next => self.next(tree, byte, at),
+                Mode::Next => self.next(tree, bytes, at),
                 Mode::Key | Mode::FirstKey => self.key(tree, bytes, at),
                 Mode::Value | Mode::FirstValue | Mode::Start => self.value(tree, bytes, at, found),
                 Mode::Colon => self.colon(byte, at),
@@ -209,12 +223,18 @@ impl Scanner {
     }
 
     #[inline]
-    fn next(&mut self, tree: &Tree, byte: u8, at: usize) -> usize {
-        match byte {
+    fn next(&mut self, tree: &Tree, bytes: &[u8], at: usize) -> usize {
+        match bytes[at] {
             b',' if self.kinds & 1 == 0 => self.mode = Mode::Key,
             b',' => self.element(tree, Mode::Value),
-            b'}' | b']' => self.close(tree, byte),
-            _ => return self.blank(byte, at),
+            byte @ (b'}' | b']') => {
+                if self.depth == 1 {
+                    let padding = bytes[..at].iter().rev().take_while(|&&byte| byte == b' ').count();
+                    self.note_free(FreeKind::Padding, at - padding, at);
+                }
+                self.close(tree, byte);
+            }
+            byte => return self.blank(byte, at),
         }
         at + 1
     }
@@ -272,7 +292,7 @@ impl Scanner {
                 }
                 self.end_scalar(tree, &bytes[at..end], found);
                 if self.target == NONE && !byte.is_ascii_alphabetic() {
-                    self.note_free(at, end);
+                    self.note_free(FreeKind::Number, at, end);
                 }
                 return end;
             }
@@ -303,7 +323,7 @@ impl Scanner {
                 self.give(tree, text, found);
             }
             if purpose != Purpose::Take && len > 0 {
-                self.note_free(at + 1, at + 1 + len);
+                self.note_free(FreeKind::Text, at + 1, at + 1 + len);
             }
             return at + len + 2;
         }
@@ -591,11 +611,11 @@ impl Scanner {
     }
 
     #[inline]
-    fn note_free(&mut self, start: usize, end: usize) {
+    fn note_free(&mut self, kind: FreeKind, start: usize, end: usize) {
         if let (Ok(start), Ok(end)) = (u16::try_from(start), u16::try_from(end))
             && let Some(slot) = self.free.get_mut(usize::from(self.frees))
         {
-            *slot = Free { start, end };
+            *slot = Free { kind, start, end };
             self.frees += 1;
         }
     }
