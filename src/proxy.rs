@@ -142,7 +142,7 @@ impl Gateway {
 
         // 2 begin
         let upload = Arc::new(Upload::default());
-        let recognised = recognise(&parts);
+        let recognised = recognise(&parts, provider.and_then(|provider| provider.config.provider.as_deref()));
         let mut seen = self.begin(request_head);
         seen.endpoint = recognised.endpoint;
         seen.dialect = recognised.dialect;
