@@ -168,6 +168,11 @@ mod tests {
     }
 
     #[test]
+    fn zero_lies_under_a_bound_of_zero() {
+        assert_eq!([0, 1].map(|value| Scale::new([0]).bucket(value)), [0, 1]);
+    }
+
+    #[test]
     fn each_bucket_keeps_its_latest_exemplar() {
         let histogram = histogram(true);
         for (value, id) in [(5, 1), (7, 2), (100, 3)] {
