@@ -55,7 +55,8 @@ pub struct Recorder {
 
 /// An exchange whose model is known: counted as started and in flight until [`Recorder::finish`] takes it.
 /// For requests that ask for a stream it also stands in the waiting room until its first output, so that deadlines
-/// and the oldest wait are true while it waits. One that is dropped leaves both without a word on its deadlines.
+/// and the oldest wait are true while it waits. One that is dropped leaves both: deadlines that have passed are missed,
+/// the others stay uncounted.
 #[derive(Debug)]
 pub struct Started {
     pair: Arc<Pair>,

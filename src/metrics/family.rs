@@ -15,7 +15,7 @@ use std::{
 
 use prometheus::{IntCounter, IntGauge};
 
-use super::histogram::{Histogram, Snapshot};
+use super::histogram::{Histogram, Scale, Snapshot};
 
 /// The label value of what was folded.
 pub const OTHER: &str = "_other";
@@ -124,9 +124,9 @@ impl Desc {
 
     /// The bounds as the cells count.
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "bounds are small and positive")]
-    fn cell_bounds(&self) -> Arc<[u64]> {
+    fn scale(&self) -> Scale {
         let unit = 10_f64.powi(self.unit.digits().cast_signed());
-        self.bounds.iter().map(|bound| (bound * unit).round() as u64).collect()
+        Scale::new(self.bounds.iter().map(|bound| (bound * unit).round() as u64))
     }
 }
 
@@ -148,7 +148,7 @@ pub trait Cell: Clone + Send + Sync + std::fmt::Debug + 'static {
     ///
     /// # Errors
     /// If the name is none.
-    fn create(desc: &Desc, bounds: &Arc<[u64]>) -> prometheus::Result<Self>;
+    fn create(desc: &Desc, scale: &Arc<Scale>) -> prometheus::Result<Self>;
 
     /// Its value.
     fn sample(&self) -> Sample;
@@ -157,7 +157,7 @@ pub trait Cell: Clone + Send + Sync + std::fmt::Debug + 'static {
 impl Cell for IntCounter {
     const KIND: Kind = Kind::Counter;
 
-    fn create(desc: &Desc, _: &Arc<[u64]>) -> prometheus::Result<Self> {
+    fn create(desc: &Desc, _: &Arc<Scale>) -> prometheus::Result<Self> {
         Self::new(desc.name, desc.help)
     }
 
@@ -169,7 +169,7 @@ impl Cell for IntCounter {
 impl Cell for IntGauge {
     const KIND: Kind = Kind::Gauge;
 
-    fn create(desc: &Desc, _: &Arc<[u64]>) -> prometheus::Result<Self> {
+    fn create(desc: &Desc, _: &Arc<Scale>) -> prometheus::Result<Self> {
         Self::new(desc.name, desc.help)
     }
 
@@ -181,8 +181,8 @@ impl Cell for IntGauge {
 impl Cell for Histogram {
     const KIND: Kind = Kind::Histogram;
 
-    fn create(desc: &Desc, bounds: &Arc<[u64]>) -> prometheus::Result<Self> {
-        Ok(Self::new(bounds.clone(), desc.exemplars))
+    fn create(desc: &Desc, scale: &Arc<Scale>) -> prometheus::Result<Self> {
+        Ok(Self::new(scale, desc.exemplars))
     }
 
     fn sample(&self) -> Sample {
@@ -194,7 +194,7 @@ impl Cell for Histogram {
 #[derive(Debug)]
 pub struct Family<C> {
     desc: Desc,
-    bounds: Arc<[u64]>,
+    scale: Arc<Scale>,
     children: RwLock<BTreeMap<Box<str>, C>>,
     limit: AtomicUsize,
     overflow: IntCounter,
@@ -208,10 +208,10 @@ impl<C: Cell> Family<C> {
     /// # Errors
     /// If the name is none.
     pub fn new(desc: Desc, overflow: &IntCounter) -> prometheus::Result<Self> {
-        let bounds = desc.cell_bounds();
-        let unseen = C::create(&desc, &bounds)?;
+        let scale = Arc::new(desc.scale());
+        let unseen = C::create(&desc, &scale)?;
         let (children, limit) = (RwLock::default(), AtomicUsize::new(usize::MAX));
-        Ok(Self { desc, bounds, children, limit, overflow: overflow.clone(), unseen })
+        Ok(Self { desc, scale, children, limit, overflow: overflow.clone(), unseen })
     }
 
     /// The child with these label values, made if there is none, folded if there is no room. Takes a lock: hold what it
@@ -241,12 +241,6 @@ impl<C: Cell> Family<C> {
         cell.or_else(|| self.admit(&mut children, all, limit)).unwrap_or_else(|| self.unseen.clone())
     }
 
-    /// Whether there is a child with these label values.
-    pub fn has(&self, values: &[&str]) -> bool {
-        let key = label_text(self.desc.labels, values);
-        self.children.read().unwrap_or_else(PoisonError::into_inner).contains_key(key.as_str())
-    }
-
     fn folded(&self, values: &[&str], fold: impl Fn(&str) -> bool) -> String {
         let values: Vec<_> =
             self.desc.labels.iter().zip(values).map(|(label, value)| if fold(label) { OTHER } else { value }).collect();
@@ -260,7 +254,7 @@ impl<C: Cell> Family<C> {
         if children.len() >= room {
             return None;
         }
-        let cell = C::create(&self.desc, &self.bounds).ok()?;
+        let cell = C::create(&self.desc, &self.scale).ok()?;
         children.insert(key.into(), cell.clone());
         Some(cell)
     }
@@ -436,7 +430,7 @@ mod tests {
         let (family, _) = family(TWO, 10);
         let family = Arc::new(family);
         let child = Child::of(&family, &["a", "m"]);
-        assert!(!family.has(&["a", "m"]));
+        assert_eq!(lines(&family), []);
         child.get().inc();
         child.get().inc();
         assert_eq!(lines(&family), [(r#"upstream="a",model="m""#.to_owned(), 2)]);
