@@ -229,16 +229,17 @@ impl App {
     pub async fn run(self, stop: Stop) {
         self.ready.store(true, Ordering::Release);
         let server = Server::new(Arc::clone(&self.gateway));
-        let stopping = stop.stop.subscribe();
+        let closing = watch::Sender::new(false);
         let mut accepting: JoinSet<JoinSet<()>> =
-            self.listeners.into_iter().map(|listener| accept(listener, server.clone(), stopping.clone())).collect();
+            self.listeners.into_iter().map(|listener| accept(listener, server.clone(), closing.subscribe())).collect();
         let sweeping = sweep(&self.gateway);
-        let mut asked = stopping;
+        let mut asked = stop.stop.subscribe();
         tokio::select! {
             () = sweeping => {}
             _ = asked.wait_for(|stop| *stop) => {}
         }
         self.ready.store(false, Ordering::Release);
+        closing.send_replace(true);
 
         let shared = self.gateway.shared();
         let mut connections = Vec::new();
