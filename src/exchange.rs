@@ -214,10 +214,9 @@ impl Exchange {
             if !signal.output.is_empty() {
                 outputs += 1;
                 kinds |= signal.output;
-                if let Some(gap) = seen.cadence.output(arrival)
-                    && !seen.flags.tainted
-                    && let Some(pair) = &pair
-                {
+                let gap =
+                    if seen.flags.tainted { seen.cadence.unobserved(arrival) } else { seen.cadence.output(arrival) };
+                if let (Some(gap), Some(pair)) = (gap, &pair) {
                     pair.gap(gap);
                 }
             }
