@@ -170,7 +170,8 @@ impl Exchange {
     pub fn head(&mut self, arrival: Stamp, parts: &Parts, observe: Option<Dialect>) {
         self.seen.timeline.head_back = Some(arrival);
         self.seen.status = Some(parts.status.as_u16());
-        self.seen.flags.early_response = self.seen.timeline.request_end.is_none();
+        // Answered while the client still sent or some of what it sent had not left.
+        self.seen.flags.early_response = self.seen.timeline.sent_last.is_none();
         if self.seen.flags.early_response {
             self.seen.timeline.sent_last = self.seen.timeline.sent_first;
         }

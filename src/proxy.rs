@@ -10,7 +10,9 @@ use std::{
     time::Duration,
 };
 
-use http::{HeaderMap, HeaderName, Request, Response, StatusCode, Version, request, response, uri::PathAndQuery};
+use http::{
+    HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode, Version, request, response, uri::PathAndQuery,
+};
 use hyper::{body::Incoming, upgrade::OnUpgrade};
 
 use crate::{
@@ -24,7 +26,10 @@ use crate::{
     observation::{ExchangeId, Limit, Observation, Outcome},
     record::{Marked, Recorder, UpstreamHandles},
     route::{RouteTable, upstream_path},
-    tap::{self, BodyLimits, Continue, Downstream, Open, RequestParts, RequestTap, ResponseTap, Shared},
+    tap::{
+        BodyLimits, Continue, Departing, Downstream, Open, RequestParts, RequestTap, ResponseTap, Shared,
+        ends_with_connection,
+    },
     timeline::Timeline,
     tunnel,
     upload::{Upload, UploadFault},
@@ -132,7 +137,7 @@ impl Gateway {
     ) -> Result<Response<ResponseTap>, Infallible> {
         let client = request.version();
         downstream.multiplexed.get_or_init(|| client == Version::HTTP_2);
-        let request_head = self.request_head(&downstream, request.headers());
+        let request_head = self.request_head(&downstream, client, request.headers());
         let upgrade = request.extensions().get::<OnUpgrade>().is_some().then(|| hyper::upgrade::on(&mut request));
         let (parts, body) = request.into_parts();
 
@@ -186,18 +191,16 @@ impl Gateway {
         let total = provider.config.limits.total;
         let total_at = total.map(|total| self.shared.clock.instant(request_head) + total);
         let sent = self.send(provider, &path, request, upgrade.is_some(), &mut open, total_at).await;
-        let (response, lease, before) = match sent {
+        let (response, lease) = match sent {
             Ok(sent) => sent,
             Err(failure) => return Ok(answer(open, failure.own(&upload))),
         };
 
         // 5 head
         let (mut parts, body) = response.into_parts();
-        let arrival = head_arrival(&lease.stats, &parts.headers).unwrap_or_else(|| self.shared.clock.now());
-        let sent = tap::departure(&lease, &upload, before.handed_over, before.pending, arrival);
+        let arrival = head_arrival(&lease.stats, lease.version(), &parts.headers);
+        open.head(arrival.unwrap_or_else(|| self.shared.clock.now()), &parts, recognised.dialect);
         if let Some(exchange) = open.exchange() {
-            exchange.sent(sent);
-            exchange.head(arrival, &parts, Some(recognised.dialect));
             exchange.seen().flags.informational_dropped = gate.dropped.load(Ordering::Acquire);
             exchange.seen().flags.overhead_lower_bound =
                 client == Version::HTTP_2 || lease.version() == Version::HTTP_2;
@@ -208,10 +211,11 @@ impl Gateway {
         if parts.status == StatusCode::SWITCHING_PROTOCOLS {
             return Ok(self.switch(parts, body, upgrade, open, lease));
         }
+        let until_close = ends_with_connection(&parts);
         forward::answer_head(&mut parts, client);
         let limits = &provider.config.limits;
         let limits = BodyLimits::new(limits.first_byte, limits.idle, total_at);
-        Ok(Response::from_parts(parts, ResponseTap::new(body, open, lease, limits)))
+        Ok(Response::from_parts(parts, ResponseTap::new(body, until_close, open, lease, limits)))
     }
 
     /// Acquires a connection and sends the request on it; once more if the connection turned out to be dead before it
@@ -224,7 +228,7 @@ impl Gateway {
         http1_only: bool,
         open: &mut Open,
         total_at: Option<tokio::time::Instant>,
-    ) -> Result<(Response<Incoming>, Lease<RequestTap>, Before), Failure> {
+    ) -> Result<(Response<Incoming>, Lease<RequestTap>), Failure> {
         let clock = self.shared.clock;
         let mut fresh = false;
         loop {
@@ -245,17 +249,16 @@ impl Gateway {
                 }
             };
             let handed_over = clock.now();
-            let before =
-                Before { handed_over, pending: (lease.stats.pending_until(handed_over), lease.stats.stalls()) };
-            lease.stats.arm();
+            let departing = Departing::by_lease(&lease, handed_over);
             if let Some(exchange) = open.exchange() {
                 exchange.leased(handed_over, lease.reused, lease.timings.is_some());
                 exchange.seen().connection.upstream_version = Some(lease.version());
             }
             let (mut parts, mut body) = request.into_parts();
             forward::aim(&mut parts, path, &provider.config, lease.version());
-            body.attach(Arc::clone(&lease.stats), before.pending.0);
+            body.attach(Arc::clone(&lease.stats), departing.pending_before());
             request = Request::from_parts(parts, body);
+            open.departs(departing);
 
             let upload = open.exchange().map(|exchange| Arc::clone(exchange.upload()));
             let answer = async {
@@ -269,13 +272,11 @@ impl Gateway {
             let unanswered = match answer {
                 Ok(response) => {
                     provider.handles.attempt("ok");
-                    return Ok((response, lease, before));
+                    return Ok((response, lease));
                 }
                 Err(unanswered) => unanswered,
             };
-            if let (Some(exchange), Some(upload)) = (open.exchange(), &upload) {
-                exchange.sent(tap::departure(&lease, upload, handed_over, before.pending, clock.now()));
-            }
+            open.sent(clock.now());
             let failure = match unanswered {
                 Unanswered::Limit(limit) => Failure::TimedOut(limit),
                 Unanswered::Error(mut error) => match error.take_message() {
@@ -339,9 +340,10 @@ impl Gateway {
     }
 
     /// On a connection that pipelines, a request does not begin before the response ahead of it has left.
-    fn request_head(&self, downstream: &Downstream, headers: &HeaderMap) -> Stamp {
-        let arrival = head_arrival(&downstream.stats, headers).unwrap_or_else(|| self.shared.clock.now());
-        downstream.delivered.load().map_or(arrival, |delivered| arrival.max(delivered))
+    fn request_head(&self, downstream: &Downstream, version: Version, headers: &HeaderMap) -> Stamp {
+        let arrival = head_arrival(&downstream.stats, version, headers).unwrap_or_else(|| self.shared.clock.now());
+        let ahead = if downstream.multiplexed() { None } else { downstream.delivered.load() };
+        ahead.map_or(arrival, |delivered| arrival.max(delivered))
     }
 
     fn describe(&self, seen: &mut Observation, parts: &request::Parts) {
@@ -353,13 +355,6 @@ impl Gateway {
         let session = self.session_header.as_ref().and_then(|name| parts.headers.get(name));
         seen.session = session.and_then(|value| value.to_str().ok()).map(str::to_owned);
     }
-}
-
-/// What the upstream's connection looked like before the request.
-#[derive(Clone, Copy)]
-struct Before {
-    handed_over: Stamp,
-    pending: (Nanos, u32),
 }
 
 /// Why there is no response head.
@@ -479,11 +474,21 @@ fn answer(mut open: Open, own: Own) -> Response<ResponseTap> {
     Response::from_parts(parts, ResponseTap::own(body, Some(open)))
 }
 
-/// Arrival of a head: of the read that brought the last of its values, as far as they lie where a read put them
-/// (HTTP/2 unpacks them elsewhere); else of the newest read.
-fn head_arrival(stats: &ConnStats, headers: &HeaderMap) -> Option<Stamp> {
+/// Arrival of a head: of the read that brought its last byte, which lies four behind its last value, with the line's end
+/// and the empty line. With HTTP/2 values lie elsewhere (unpacked, or kept from an earlier head in the compression's
+/// table), so there it is the newest read's, as it is for a head without values.
+fn head_arrival(stats: &ConnStats, version: Version, headers: &HeaderMap) -> Option<Stamp> {
+    if version == Version::HTTP_2 {
+        return stats.last_read();
+    }
     let reads = stats.reads();
-    headers.values().filter_map(|value| reads.arrival(value.as_bytes())).max().or_else(|| stats.last_read())
+    let values = headers.values().map(HeaderValue::as_bytes).filter(|value| reads.arrival(value).is_some());
+    let last = values.max_by_key(|value| value.as_ptr_range().end);
+    let arrival = last.and_then(|value| {
+        let end = value.as_ptr_range().end as usize;
+        reads.arrival_at(end + b"\r\n\r".len()).or_else(|| reads.arrival(value))
+    });
+    arrival.or_else(|| stats.last_read())
 }
 
 /// 1xx answers have no way to the client but the 100, which opens the request's body.

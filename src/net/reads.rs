@@ -42,7 +42,11 @@ struct Slot {
 impl Reads {
     /// Arrival of the read that put the last byte of `bytes` where it lies; absent if none of the last ones did.
     pub fn arrival(&self, bytes: &[u8]) -> Option<Stamp> {
-        let address = std::ptr::from_ref(bytes.last()?).addr();
+        self.arrival_at(std::ptr::from_ref(bytes.last()?).addr())
+    }
+
+    /// Arrival of the read that filled this address; absent if none of the last ones did.
+    pub fn arrival_at(&self, address: usize) -> Option<Stamp> {
         let newest = self.newest.load(Ordering::Acquire);
         // The slot the writer fills next may be half written: leave it out.
         for back in 0..REMEMBERED - 1 {
