@@ -1,10 +1,14 @@
 //! What the tests are made of.
 
+pub mod http2;
 mod peer;
+pub mod tls;
+mod told;
 mod world;
 
 pub use self::{
     peer::Peer,
+    told::{ms_of, stages, whole_ms},
     world::{World, WorldOptions},
 };
 

@@ -50,6 +50,13 @@ pub struct World {
 
 impl World {
     pub fn new(options: WorldOptions) -> Self {
+        let (ends, dialled) = mpsc::channel(10_000);
+        let dial = PipeDial { ends, dns: options.dns, tcp: options.tcp, pipe: options.pipe };
+        Self::with_dial(options, Arc::new(dial), dialled)
+    }
+
+    /// A world whose upstream is reached in the test's own way; `dialled` tells of the connections made.
+    pub fn with_dial(options: WorldOptions, dial: Arc<dyn Dial>, dialled: mpsc::Receiver<BoxIo>) -> Self {
         let clock = Clock::start();
         let mut upstream = upstream("up", if options.dns.is_some() { "up.test" } else { "127.0.0.1" });
         (options.upstream)(&mut upstream);
@@ -61,9 +68,7 @@ impl World {
             tell.try_send(record.clone()).expect("room for the record");
         }));
         let recorder = Arc::new(recorder);
-        let (ends, dialled) = mpsc::channel(10_000);
-        let dial = PipeDial { ends, dns: options.dns, tcp: options.tcp, pipe: options.pipe };
-        let gateway = Gateway::new(&config, Arc::clone(&recorder), Arc::new(dial), clock).expect("a valid gateway");
+        let gateway = Gateway::new(&config, Arc::clone(&recorder), dial, clock).expect("a valid gateway");
         let gateway = Arc::new(gateway);
         let server = Server::new(Arc::clone(&gateway));
         Self { gateway, clock, recorder, server, stop: watch::Sender::new(false), records, dialled, pipe: options.pipe }
