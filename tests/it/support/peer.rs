@@ -33,12 +33,14 @@ impl Peer {
 
     /// Reads until what was seen and not taken yet ends with or contains `mark`; takes it all up to the mark's end.
     pub async fn read_to(&mut self, mark: &str) -> String {
+        let mut searched = 0;
         loop {
-            if let Some(at) = find(&self.seen, mark.as_bytes()) {
-                let rest = self.seen.split_off(at + mark.len());
+            if let Some(at) = find(&self.seen[searched..], mark.as_bytes()) {
+                let rest = self.seen.split_off(searched + at + mark.len());
                 let taken = std::mem::replace(&mut self.seen, rest);
                 return String::from_utf8(taken).expect("text");
             }
+            searched = (self.seen.len() + 1).saturating_sub(mark.len());
             assert!(self.more().await > 0, "ended before {mark:?}; seen: {:?}", String::from_utf8_lossy(&self.seen));
         }
     }

@@ -20,6 +20,8 @@ use super::Peer;
 pub struct WorldOptions {
     /// Bytes a pipe holds before writing to it waits.
     pub pipe: usize,
+    /// The same towards the upstream, if it differs.
+    pub upstream_pipe: Option<usize>,
     /// How long a name takes to resolve; absent for an upstream named by its address.
     pub dns: Option<Duration>,
     /// How long a connect takes.
@@ -32,7 +34,7 @@ pub struct WorldOptions {
 
 impl Default for WorldOptions {
     fn default() -> Self {
-        Self { pipe: 64 * 1024, dns: None, tcp: Duration::ZERO, upstream: |_| {}, config: |_| {} }
+        Self { pipe: 64 * 1024, upstream_pipe: None, dns: None, tcp: Duration::ZERO, upstream: |_| {}, config: |_| {} }
     }
 }
 
@@ -51,7 +53,8 @@ pub struct World {
 impl World {
     pub fn new(options: WorldOptions) -> Self {
         let (ends, dialled) = mpsc::channel(10_000);
-        let dial = PipeDial { ends, dns: options.dns, tcp: options.tcp, pipe: options.pipe };
+        let dial =
+            PipeDial { ends, dns: options.dns, tcp: options.tcp, pipe: options.upstream_pipe.unwrap_or(options.pipe) };
         Self::with_dial(options, Arc::new(dial), dialled)
     }
 
@@ -65,7 +68,9 @@ impl World {
         (options.config)(&mut config);
         let (tell, records) = mpsc::channel(10_000);
         let recorder = Recorder::new(&config, clock).expect("no file to open").with_listener(Box::new(move |record| {
-            tell.try_send(record.clone()).expect("room for the record");
+            // A test that has ended already, and failed, no longer listens.
+            let told = tell.try_send(record.clone());
+            assert!(!matches!(told, Err(mpsc::error::TrySendError::Full(_))), "room for the record");
         }));
         let recorder = Arc::new(recorder);
         let gateway = Gateway::new(&config, Arc::clone(&recorder), dial, clock).expect("a valid gateway");
