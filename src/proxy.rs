@@ -211,7 +211,7 @@ impl Gateway {
         forward::answer_head(&mut parts, client);
         let limits = &provider.config.limits;
         let limits = BodyLimits::new(limits.first_byte, limits.idle, total_at);
-        Ok(Response::from_parts(parts, ResponseTap::new(body, open, lease, limits)))
+        Ok(Response::from_parts(parts, ResponseTap::new(body, open, Arc::clone(&lease.stats), Some(lease), limits)))
     }
 
     /// Acquires a connection and sends the request on it; once more if the connection turned out to be dead before it
