@@ -11,7 +11,8 @@ use std::{
 };
 
 use http::{
-    HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode, Version, request, response, uri::PathAndQuery,
+    HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode, Version, header, request, response,
+    uri::PathAndQuery,
 };
 use hyper::{body::Incoming, upgrade::OnUpgrade};
 
@@ -26,10 +27,7 @@ use crate::{
     observation::{ExchangeId, Limit, Observation, Outcome},
     record::{Marked, Recorder, UpstreamHandles},
     route::{RouteTable, upstream_path},
-    tap::{
-        BodyLimits, Continue, Departing, Downstream, Open, RequestParts, RequestTap, ResponseTap, Shared,
-        ends_with_connection,
-    },
+    tap::{BodyLimits, Continue, Departing, Downstream, Open, RequestParts, RequestTap, ResponseTap, Shared},
     timeline::Timeline,
     tunnel,
     upload::{Upload, UploadFault},
@@ -211,11 +209,17 @@ impl Gateway {
         if parts.status == StatusCode::SWITCHING_PROTOCOLS {
             return Ok(self.switch(parts, body, upgrade, open, lease));
         }
-        let until_close = ends_with_connection(&parts);
+        let framed =
+            [header::CONTENT_LENGTH, header::TRANSFER_ENCODING].iter().any(|by| parts.headers.contains_key(by));
+        let until_close = !framed && lease.version() != Version::HTTP_2;
         forward::answer_head(&mut parts, client);
         let limits = &provider.config.limits;
         let limits = BodyLimits::new(limits.first_byte, limits.idle, total_at);
-        Ok(Response::from_parts(parts, ResponseTap::new(body, until_close, open, lease, limits)))
+        let mut tap = ResponseTap::new(body, open, Arc::clone(&lease.stats), Some(lease), limits);
+        if until_close {
+            tap.ends_with_connection();
+        }
+        Ok(Response::from_parts(parts, tap))
     }
 
     /// Acquires a connection and sends the request on it; once more if the connection turned out to be dead before it

@@ -16,7 +16,6 @@ use std::{
 };
 
 use bytes::Bytes;
-use http::{Version, header, response::Parts};
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 use tokio::time::Sleep;
@@ -37,8 +36,10 @@ use crate::{
 pub type BodyError = Box<dyn std::error::Error + Send + Sync>;
 
 /// The response's body on its way to the client. Owns the exchange and its upstream connection.
-pub struct ResponseTap {
-    source: Source,
+///
+/// `B` is the body it taps: hyper's in life, a scripted one in the benchmark of the hot path.
+pub struct ResponseTap<B = Incoming> {
+    source: Source<B>,
     open: Option<Open>,
     lease: Option<Lease<RequestTap>>,
     upstream: Option<Arc<ConnStats>>,
@@ -49,8 +50,8 @@ pub struct ResponseTap {
     limits: Option<Box<BodyLimits>>,
 }
 
-enum Source {
-    Upstream(Incoming),
+enum Source<B> {
+    Upstream(B),
     Own(Option<Bytes>),
 }
 
@@ -102,31 +103,37 @@ impl BodyLimits {
     }
 }
 
-impl ResponseTap {
-    /// Taps an upstream's response. One without a body has ended here.
+impl<B: Body<Data = Bytes>> ResponseTap<B> {
+    /// Taps an upstream's response, which comes over the connection with these `stats`. One without a body has ended
+    /// here. The lease goes back to its pool once the body has ended.
     pub fn new(
-        inner: Incoming,
-        until_close: bool,
+        inner: B,
         open: Open,
-        lease: Lease<RequestTap>,
+        stats: Arc<ConnStats>,
+        lease: Option<Lease<RequestTap>>,
         limits: Option<Box<BodyLimits>>,
     ) -> Self {
-        let stats = &open.downstream.stats;
+        let client = &open.downstream.stats;
         let mut tap = Self {
-            flushes: stats.flushes(),
-            stalls: stats.stalls(),
-            upstream: Some(Arc::clone(&lease.stats)),
+            flushes: client.flushes(),
+            stalls: client.stalls(),
+            upstream: Some(stats),
             source: Source::Upstream(inner),
             open: Some(open),
-            lease: Some(lease),
-            until_close,
+            lease,
+            until_close: false,
             limits,
         };
-        if tap.is_end_stream() {
+        if tap.has_ended() {
             let head_back = tap.exchange().and_then(|exchange| exchange.seen().timeline.head_back);
             tap.ended(head_back);
         }
         tap
+    }
+
+    /// The body ends with its connection, for want of any other framing (RFC 9112 §6.3).
+    pub fn ends_with_connection(&mut self) {
+        self.until_close = true;
     }
 
     /// An answer of the gateway's own.
@@ -149,6 +156,13 @@ impl ResponseTap {
 
     fn exchange(&mut self) -> Option<&mut Exchange> {
         self.open.as_mut().and_then(Open::exchange)
+    }
+
+    fn has_ended(&self) -> bool {
+        match &self.source {
+            Source::Upstream(inner) => inner.is_end_stream(),
+            Source::Own(body) => body.is_none(),
+        }
     }
 
     /// What was handed on has left if a flush has completed since: hyper polls the next frame only after it flushed.
@@ -205,9 +219,10 @@ impl ResponseTap {
         let mut reusable = false;
         if let Some(exchange) = open.exchange() {
             let arrival = arrival.unwrap_or(now);
-            exchange.response_end(arrival);
+            let pending = stats.pending_until(arrival);
+            exchange.response_end(arrival, pending);
             reusable = exchange.upload().ended().is_some();
-            open.pending_at_end = Some(stats.pending_until(arrival));
+            open.pending_at_end = Some(pending);
         }
         if let Some(lease) = self.lease.take()
             && reusable
@@ -232,7 +247,10 @@ impl ResponseTap {
     }
 }
 
-impl Body for ResponseTap {
+impl<B> Body for ResponseTap<B>
+where
+    B: Body<Data = Bytes, Error: Into<BodyError>> + Unpin,
+{
     type Data = Bytes;
     type Error = BodyError;
 
@@ -260,7 +278,7 @@ impl Body for ResponseTap {
                 }
                 if let Some(bytes) = frame.data_ref() {
                     let arrival = this.data(bytes);
-                    if this.is_end_stream() {
+                    if this.has_ended() {
                         this.ended(arrival);
                     }
                 } else {
@@ -280,10 +298,7 @@ impl Body for ResponseTap {
     }
 
     fn is_end_stream(&self) -> bool {
-        match &self.source {
-            Source::Upstream(inner) => inner.is_end_stream(),
-            Source::Own(body) => body.is_none(),
-        }
+        self.has_ended()
     }
 
     fn size_hint(&self) -> SizeHint {
@@ -292,11 +307,4 @@ impl Body for ResponseTap {
             Source::Own(body) => SizeHint::with_exact(body.as_ref().map_or(0, |body| body.len() as u64)),
         }
     }
-}
-
-/// Whether a response's body ends with its connection, for want of any other framing (RFC 9112 §6.3).
-pub fn ends_with_connection(parts: &Parts) -> bool {
-    parts.version != Version::HTTP_2
-        && !parts.headers.contains_key(header::CONTENT_LENGTH)
-        && !parts.headers.contains_key(header::TRANSFER_ENCODING)
 }
