@@ -4,9 +4,12 @@
 //! [`support::Live`] runs the program's own parts on real sockets.
 
 mod backpressure;
+mod exchange;
+mod floors;
 mod marks;
 mod outcomes;
 mod pool;
+mod shutdown;
 mod stages;
 mod support;
 mod timing;

@@ -9,7 +9,7 @@ mod world;
 pub use self::{
     peer::Peer,
     told::{ms_of, stages, whole_ms},
-    world::{World, WorldOptions},
+    world::{World, WorldOptions, config, upstream},
 };
 
 use std::time::Duration;

@@ -45,6 +45,7 @@ pub struct World {
     pub recorder: Arc<Recorder>,
     server: Server,
     stop: watch::Sender<bool>,
+    cut: watch::Sender<bool>,
     records: mpsc::Receiver<Observation>,
     dialled: mpsc::Receiver<BoxIo>,
     pipe: usize,
@@ -76,14 +77,30 @@ impl World {
         let gateway = Gateway::new(&config, Arc::clone(&recorder), dial, clock).expect("a valid gateway");
         let gateway = Arc::new(gateway);
         let server = Server::new(Arc::clone(&gateway));
-        Self { gateway, clock, recorder, server, stop: watch::Sender::new(false), records, dialled, pipe: options.pipe }
+        Self {
+            gateway,
+            clock,
+            recorder,
+            server,
+            stop: watch::Sender::new(false),
+            cut: watch::Sender::new(false),
+            records,
+            dialled,
+            pipe: options.pipe,
+        }
     }
 
     /// A client connects.
     pub fn client(&self) -> Peer {
         let (ours, theirs) = tokio::io::duplex(self.pipe);
         let (server, stop) = (self.server.clone(), self.stop.subscribe());
-        tokio::spawn(async move { server.serve(Box::new(theirs), None, stop).await });
+        let mut cut = self.cut.subscribe();
+        tokio::spawn(async move {
+            tokio::select! {
+                () = server.serve(Box::new(theirs), None, stop) => {}
+                _ = cut.wait_for(|cut| *cut) => {}
+            }
+        });
         Peer::new(Box::new(ours))
     }
 
@@ -107,6 +124,12 @@ impl World {
     /// Requests under way run on, no more are taken.
     pub fn drain(&self) {
         self.stop.send_replace(true);
+    }
+
+    /// The shutdown's deadline has come: what is under way is cut.
+    pub fn cut(&self) {
+        self.gateway.shared().cut();
+        self.cut.send_replace(true);
     }
 
     /// The exposition as a scrape would see it now.
