@@ -194,7 +194,7 @@ async fn an_upstream_that_does_not_read_holds_up_the_client() {
         let counted = Arc::clone(&sent);
         let sending = tokio::spawn(async move {
             client.send("POST /v1/files HTTP/1.1\r\nHost: g\r\nContent-Length: 100000000\r\n\r\n").await;
-            while client.try_send([b'x'; 10_000]).await.is_ok() {
+            while client.try_send(vec![b'x'; 10_000]).await.is_ok() {
                 counted.fetch_add(10_000, Ordering::Relaxed);
             }
         });

@@ -298,10 +298,10 @@ async fn streams_of_one_http2_connection_keep_their_own_times() {
     let (one, two) = (answer(one), answer(two));
     for (feed, text) in [(&one, "a"), (&two, "b"), (&one, "c"), (&two, "d")] {
         sleep(ms(50)).await;
-        feed.send(chat_delta(text).into()).unwrap();
+        feed.try_send(chat_delta(text).into()).unwrap();
     }
     for feed in [one, two] {
-        feed.send(chat_end(7, 2).into()).unwrap();
+        feed.try_send(chat_end(7, 2).into()).unwrap();
     }
     first.read_to(LAST_CHUNK).await;
     second.read_to(LAST_CHUNK).await;

@@ -3,6 +3,7 @@
 use std::{
     convert::Infallible,
     pin::Pin,
+    sync::Arc,
     task::{Context, Poll},
 };
 
@@ -21,11 +22,11 @@ use tokio::sync::{Notify, mpsc, oneshot};
 use super::Peer;
 
 /// A body whose frames a test sends, and which ends when it drops the sender.
-pub struct Fed(mpsc::UnboundedReceiver<Bytes>);
+pub struct Fed(mpsc::Receiver<Bytes>);
 
-/// A body to feed.
-pub fn fed() -> (mpsc::UnboundedSender<Bytes>, Fed) {
-    let (feed, frames) = mpsc::unbounded_channel();
+/// A body to feed, with room for more frames than a test sends.
+pub fn fed() -> (mpsc::Sender<Bytes>, Fed) {
+    let (feed, frames) = mpsc::channel(100);
     (feed, Fed(frames))
 }
 
@@ -46,21 +47,21 @@ pub struct Asked {
 
 /// An upstream that speaks HTTP/2 on one connection.
 pub struct Http2Upstream {
-    asked: mpsc::UnboundedReceiver<Asked>,
-    leave: std::sync::Arc<Notify>,
+    asked: mpsc::Receiver<Asked>,
+    leave: Arc<Notify>,
     served: tokio::task::JoinHandle<()>,
 }
 
 impl Http2Upstream {
     pub fn new(peer: Peer) -> Self {
         let (io, _) = peer.into_inner();
-        let (tell, asked) = mpsc::unbounded_channel();
-        let leave = std::sync::Arc::new(Notify::new());
-        let leaving = std::sync::Arc::clone(&leave);
+        let (tell, asked) = mpsc::channel(100);
+        let leave = Arc::new(Notify::new());
+        let leaving = Arc::clone(&leave);
         let served = tokio::spawn(async move {
             let service = service_fn(move |request| {
                 let (answer, answered) = oneshot::channel();
-                let told = tell.send(Asked { request, answer }).is_ok();
+                let told = tell.try_send(Asked { request, answer }).is_ok();
                 async move { if told { answered.await.map_err(|_| "not answered") } else { Err("gone") } }
             });
             let connection = http2::Builder::new(TokioExecutor::new()).serve_connection(TokioIo::new(io), service);
