@@ -179,6 +179,7 @@ fn a_signal_drains_the_program_and_its_log_has_the_stream() {
     client.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
     client.write_all(chat_request("m").as_bytes()).unwrap();
     let (mut up, _) = upstream.accept().unwrap();
+    read_to(&mut up, "[]}");
     up.write_all(format!("{SSE_HEAD}{}", chunk(&chat_delta("a"))).as_bytes()).unwrap();
     read_to(&mut client, "\"a\"");
 

@@ -42,6 +42,7 @@ async fn a_stream_waits_generates_and_tails_off() {
     let mut client = world.client();
     client.send(chat_request("m")).await;
     let mut up = world.upstream().await;
+    up.read_to("[]}").await;
     stream(&mut up).await;
     client.read_to(LAST_CHUNK).await;
     let record = world.record().await;
@@ -281,6 +282,7 @@ async fn who_leaves_amid_a_stream_leaves_a_tail() {
     let mut client = world.client();
     client.send(chat_request("m")).await;
     let mut up = world.upstream().await;
+    up.read_to("[]}").await;
     up.send(SSE_HEAD).await;
     sleep(ms(40)).await;
     up.send(chunk(&chat_delta("a"))).await;
