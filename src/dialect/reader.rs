@@ -75,7 +75,7 @@ impl Reader {
         follow(&mut self.name, ERROR_NAME, part);
     }
 
-    /// JSON outside of data, or the value of an `error` field: nothing but an error is taken from it.
+    /// JSON outside of data, or the value of an `error` field: what it says is taken, but it is no event.
     pub(super) fn stray(&mut self, part: &[u8], error: bool) {
         if !self.open {
             self.open();
@@ -165,10 +165,13 @@ impl Reader {
     #[inline]
     fn maybe_done(&mut self, part: &[u8]) {
         let before = usize::from(self.done);
-        if before == DONE.len() && part.iter().all(u8::is_ascii_whitespace) {
-            return;
+        // White space behind the marker means nothing.
+        let (word, behind) = part.split_at(part.len().min(DONE.len() - before));
+        if behind.iter().all(u8::is_ascii_whitespace) {
+            follow(&mut self.done, DONE, word);
+        } else {
+            self.done = NO_MATCH;
         }
-        follow(&mut self.done, DONE, part);
         if self.done == NO_MATCH {
             self.scan(&DONE[..before]);
             self.scan(part);

@@ -388,6 +388,9 @@ impl Scanner {
         while let Some(&byte) = bytes.get(at) {
             if self.escape != Escape::None {
                 at += usize::from(self.unescape(byte));
+                if self.mode == Mode::Malformed {
+                    return at;
+                }
                 continue;
             }
             let rest = &bytes[at..];

@@ -73,7 +73,6 @@ impl Twin {
             let until = known.map_or(own.len(), |value| usize::from(value.start));
             let between = own.get(mine..until)?;
             let value = if bytes.get(theirs..).is_some_and(|bytes| bytes.starts_with(between)) {
-                mine += between.len();
                 theirs += between.len();
                 let Some(value) = known else { return Some(theirs) };
                 next = vary.trailing_zeros() as usize + 1;
@@ -84,10 +83,8 @@ impl Twin {
                 let place = next + free.get(next..)?.iter().position(|value| mine + same <= usize::from(value.end))?;
                 next = place + 1;
                 let value = &free[place];
-                let into = (mine + same).checked_sub(usize::from(value.start))?;
                 self.vary |= 1 << place;
-                mine += same - into;
-                theirs += same - into;
+                theirs += usize::from(value.start).checked_sub(mine).filter(|&before| before <= same)?;
                 value
             };
             let rest = bytes.get(theirs..)?;
