@@ -23,7 +23,8 @@ fn replies_are_read_alike_wherever_they_are_cut() {
             };
             let body = fs::read(&path).unwrap();
             let expected = fs::read_to_string(path.with_extension("expected")).unwrap();
-            let read = |pieces: &mut dyn Iterator<Item = &[u8]>| said(dialect, content_type, pieces);
+            let head = Response::builder().header("content-type", content_type).body(()).unwrap().into_parts().0;
+            let read = |pieces: &mut dyn Iterator<Item = &[u8]>| said(Observer::new(dialect, &head), pieces);
             let name = path.display();
             assert_eq!(read(&mut [body.as_slice()].into_iter()), expected, "{name}");
             for width in [1, 2, 7, 64] {
@@ -39,9 +40,7 @@ fn replies_are_read_alike_wherever_they_are_cut() {
     assert!(replies >= 60, "only {replies} replies found");
 }
 
-fn said(dialect: Dialect, content_type: &str, pieces: &mut dyn Iterator<Item = &[u8]>) -> String {
-    let head = Response::builder().header("content-type", content_type).body(()).unwrap().into_parts().0;
-    let mut observer = Observer::new(dialect, &head);
+fn said(mut observer: Observer, pieces: &mut dyn Iterator<Item = &[u8]>) -> String {
     let mut events = String::new();
     for piece in pieces {
         observer.read(piece, &mut |signal| _ = write!(events, " {}", mark(signal)));

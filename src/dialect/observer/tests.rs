@@ -2,7 +2,7 @@ use http::Response;
 use proptest::prelude::*;
 
 use super::*;
-use crate::dialect::Kinds;
+use crate::dialect::{Kinds, anthropic, openai_chat, openai_responses};
 
 fn observer(dialect: Dialect, headers: &[(&str, &str)]) -> Observer {
     let head = headers.iter().fold(Response::builder(), |head, (name, value)| head.header(*name, *value));
@@ -33,6 +33,13 @@ const NOTHING: Signal = Signal { output: Kinds::NONE, end: false, error: false }
 fn it_lives_in_thousands_of_streams_and_is_small() {
     assert!(size_of::<Observer>() <= 640, "{} bytes", size_of::<Observer>());
     assert!(size_of::<Twin>() <= 896, "{} bytes once there is output", size_of::<Twin>());
+}
+
+#[test]
+fn the_dialects_trees_fit_their_nodes_numbers() {
+    for tree in [&openai_chat::TREE, &openai_responses::TREE, &anthropic::TREE] {
+        assert!(tree.len() < 255, "{} nodes", tree.len());
+    }
 }
 
 #[test]
@@ -150,11 +157,14 @@ fn event() -> impl Strategy<Value = String> {
     let number = prop_oneof![Just("7".to_owned()), "[0-9]{1,4}", Just("null".to_owned())];
     let finish = prop_oneof![5 => Just("null"), 1 => Just("\"stop\"")];
     let usage = prop_oneof![5 => Just(String::new()), 1 => "[0-9]{1,3}".prop_map(|n| format!(",\"usage\":{{\"completion_tokens\":{n}}}"))];
+    let index = prop_oneof![4 => Just(0), 1 => 0..3];
+    let more = prop_oneof![4 => Just(0_usize), 1 => 0..20_usize].prop_map(|n| ",\"m\":1".repeat(n));
     let padding = proptest::collection::vec(Just(' '), 0..4).prop_map(|spaces| spaces.into_iter().collect::<String>());
     let end = prop_oneof![6 => Just("\n\n"), 1 => Just("\r\n\r\n"), 1 => Just("\n: hi\n\n"), 1 => Just("\nid: 7\n\n")];
-    (key, text, number, finish, usage, padding, end).prop_map(|(key, text, number, finish, usage, padding, end)| {
+    (key, text, number, finish, usage, padding, end, index, more).prop_map(|event| {
+        let (key, text, number, finish, usage, padding, end, index, more) = event;
         format!(
-            "data: {{\"id\":\"i\",\"n\":{number},\"choices\":[{{\"delta\":{{\"{key}\":{text}}},\
+            "data: {{\"id\":\"i\",\"n\":{number}{more},\"choices\":[{{\"index\":{index},\"delta\":{{\"{key}\":{text}}},\
              \"finish_reason\":{finish}}}]{usage},\"p\":{text}{padding}}}{end}"
         )
     })
