@@ -3,6 +3,7 @@
 use std::{
     io,
     net::SocketAddr,
+    process::ExitCode,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -13,9 +14,114 @@ use std::{
 use tokio::{sync::watch, task::JoinSet};
 
 use crate::{
-    admin::Admin, clock::Clock, config::Config, net::listener::Listener, proxy::Gateway, record::Recorder,
-    server::Server, tap::Shared, upstream::TcpDial,
+    admin::Admin,
+    clock::Clock,
+    config::{Config, Matches},
+    net::listener::Listener,
+    proxy::Gateway,
+    record::Recorder,
+    server::Server,
+    tap::Shared,
+    upstream::TcpDial,
 };
+
+/// The command `run`: everything from this configuration to the end asked for by a signal.
+///
+/// SIGTERM or SIGINT drains; a second one cuts what is under way.
+///
+/// # Errors
+/// If an address can't be bound, a certificate can't be used, or the access log can't be opened.
+pub fn main(config: &Config) -> io::Result<ExitCode> {
+    log_to_stderr(&config.log_level);
+    raise_descriptors();
+    runtime(config.workers)?.block_on(async {
+        let app = App::bind(config)?;
+        app.announce(config);
+        let stop = Stop::default();
+        // Ends with the runtime.
+        tokio::spawn(on_signals(stop.clone())?);
+        app.run(stop).await;
+        tracing::info!("stopped");
+        Ok(ExitCode::SUCCESS)
+    })
+}
+
+/// A runtime for traffic: one worker per core unless said otherwise.
+///
+/// # Errors
+/// If its threads can't be started.
+pub fn runtime(workers: Option<usize>) -> io::Result<tokio::runtime::Runtime> {
+    let mut builder = tokio::runtime::Builder::new_multi_thread();
+    if let Some(workers) = workers {
+        builder.worker_threads(workers);
+    }
+    builder.enable_all().build()
+}
+
+/// Every stream needs two descriptors; the usual soft limit of 1,024 would end at 500 streams. The hard limit stays.
+pub fn raise_descriptors() {
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
+    let raised = rustix::process::Rlimit { current: limit.maximum, ..limit };
+    if let Err(error) = rustix::process::setrlimit(rustix::process::Resource::Nofile, raised) {
+        tracing::warn!(%error, "can't raise the limit on open descriptors");
+    }
+}
+
+fn log_to_stderr(level: &str) {
+    let filter = tracing_subscriber::EnvFilter::new(level);
+    let terminal = io::IsTerminal::is_terminal(&io::stderr());
+    // Set already only where a test runs this twice.
+    let _ = tracing_subscriber::fmt().with_env_filter(filter).with_ansi(terminal).with_writer(io::stderr).try_init();
+}
+
+/// Tells `stop` of SIGTERM and SIGINT: the first drains, the second cuts.
+///
+/// # Errors
+/// If the handlers can't be set.
+pub fn on_signals(stop: Stop) -> io::Result<impl Future<Output = ()> + Send> {
+    let mut signals = Signals::new()?;
+    Ok(async move {
+        signals.next().await;
+        stop.drain();
+        signals.next().await;
+        stop.now();
+    })
+}
+
+#[cfg(unix)]
+struct Signals {
+    terminate: tokio::signal::unix::Signal,
+    interrupt: tokio::signal::unix::Signal,
+}
+
+#[cfg(unix)]
+impl Signals {
+    fn new() -> io::Result<Self> {
+        use tokio::signal::unix::{SignalKind, signal};
+        Ok(Self { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
+    }
+
+    async fn next(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
+    }
+}
+
+#[cfg(not(unix))]
+struct Signals;
+
+#[cfg(not(unix))]
+impl Signals {
+    fn new() -> io::Result<Self> {
+        Ok(Self)
+    }
+
+    async fn next(&mut self) {
+        let _ = tokio::signal::ctrl_c().await;
+    }
+}
 
 /// A gauge whose addresses are bound, not running yet.
 #[derive(Debug)]
@@ -80,6 +186,33 @@ impl App {
     /// Where metrics and health are served; absent if switched off.
     pub fn admin_address(&self) -> Option<SocketAddr> {
         self.admin.as_ref().map(Admin::address)
+    }
+
+    /// Says where everything is.
+    fn announce(&self, config: &Config) {
+        for (address, listener) in self.addresses().iter().zip(&config.listeners) {
+            let scheme = if listener.tls.is_some() { "https" } else { "http" };
+            tracing::info!("clients connect to {scheme}://{address}");
+        }
+        for route in &config.routes {
+            let upstream = &route.upstream;
+            let scheme = if upstream.tls { "https" } else { "http" };
+            let matched = match &route.matches {
+                Matches::PathPrefix(prefix) => format!("paths under {prefix}"),
+                Matches::Host(host) => format!("host {host}"),
+                Matches::Default => "everything else".to_owned(),
+            };
+            let matched = if config.routes.len() == 1 { "everything".to_owned() } else { matched };
+            tracing::info!(
+                "{matched} goes to {} at {scheme}://{}{}",
+                upstream.name,
+                upstream.authority,
+                upstream.base_path
+            );
+        }
+        if let Some(address) = self.admin_address() {
+            tracing::info!("metrics at http://{address}/metrics");
+        }
     }
 
     /// What every exchange shares.
@@ -156,7 +289,7 @@ async fn accept(listener: Listener, server: Server, mut stop: watch::Receiver<bo
 }
 
 /// All connections and all exchanges (tunnels outlive their connections' tasks) have ended.
-async fn drained(connections: &mut Vec<JoinSet<()>>, shared: &Shared) {
+async fn drained(connections: &mut [JoinSet<()>], shared: &Shared) {
     for set in connections.iter_mut() {
         while set.join_next().await.is_some() {}
     }

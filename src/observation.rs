@@ -14,7 +14,7 @@ use std::{
 use http::{Method, Version};
 
 use crate::{
-    clock::{Nanos, Stamp},
+    clock::Nanos,
     dialect::{Dialect, Endpoint, Facts, ObserverOff},
     timeline::{Cadence, Timeline},
 };

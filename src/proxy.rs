@@ -213,7 +213,6 @@ impl Gateway {
 
     /// Acquires a connection and sends the request on it; once more if the connection turned out to be dead before it
     /// had taken a byte.
-    #[expect(clippy::too_many_arguments, reason = "the six phases' state, used once")]
     async fn send(
         &self,
         provider: &Provider,

@@ -73,7 +73,10 @@ impl Default for ConnStats {
 
 impl fmt::Debug for ConnStats {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ConnStats").field("last_read", &self.last_read).field("last_write", &self.last_write).finish()
+        f.debug_struct("ConnStats")
+            .field("last_read", &self.last_read)
+            .field("last_write", &self.last_write)
+            .finish_non_exhaustive()
     }
 }
 

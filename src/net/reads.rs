@@ -23,13 +23,13 @@ use super::io::{BoxIo, ConnStats};
 use crate::clock::{AtomicStamp, Stamp};
 
 /// Reads remembered. hyper reads at most one chunk ahead of the tap, so two or three would do.
-const REMEMBERED: usize = 8;
+const REMEMBERED: u32 = 8;
 
 /// The last reads of a connection: where their bytes lie and when they arrived. One writer.
 #[derive(Debug, Default)]
 pub struct Reads {
     newest: AtomicU32,
-    slots: [Slot; REMEMBERED],
+    slots: [Slot; REMEMBERED as usize],
 }
 
 #[derive(Debug, Default)]
@@ -42,11 +42,11 @@ struct Slot {
 impl Reads {
     /// Arrival of the read that put the last byte of `bytes` where it lies; absent if none of the last ones did.
     pub fn arrival(&self, bytes: &[u8]) -> Option<Stamp> {
-        let address = bytes.last()? as *const u8 as usize;
+        let address = std::ptr::from_ref(bytes.last()?).addr();
         let newest = self.newest.load(Ordering::Acquire);
         // The slot the writer fills next may be half written: leave it out.
-        for back in 0..REMEMBERED as u32 - 1 {
-            let slot = &self.slots[newest.wrapping_sub(back) as usize % REMEMBERED];
+        for back in 0..REMEMBERED - 1 {
+            let slot = &self.slots[(newest.wrapping_sub(back) % REMEMBERED) as usize];
             if (slot.start.load(Ordering::Relaxed)..slot.end.load(Ordering::Relaxed)).contains(&address) {
                 return slot.stamp.load();
             }
@@ -56,8 +56,8 @@ impl Reads {
 
     fn push(&self, bytes: &[u8], stamp: Option<Stamp>) {
         let next = self.newest.load(Ordering::Relaxed).wrapping_add(1);
-        let slot = &self.slots[next as usize % REMEMBERED];
-        let start = bytes.as_ptr() as usize;
+        let slot = &self.slots[(next % REMEMBERED) as usize];
+        let start = bytes.as_ptr().addr();
         slot.start.store(start, Ordering::Relaxed);
         slot.end.store(start + bytes.len(), Ordering::Relaxed);
         slot.stamp.store(stamp);

@@ -1,3 +1,5 @@
+use crate::clock::Stamp;
+
 use super::*;
 
 const MS: u64 = 1_000_000;
