@@ -1,1 +1,260 @@
-//! TODO
+//! The record of an exchange: one JSON object per line, written by a thread of its own.
+//!
+//! Keys and their order are the contract's. What was not observed is left out; spans are exact decimals of their
+//! nanoseconds. Content, query strings and credentials are not in an [`Observation`] and can't get here.
+
+mod record;
+
+use std::{
+    fs::OpenOptions,
+    io::{self, Write},
+    sync::{
+        Mutex, PoisonError,
+        mpsc::{Receiver, SyncSender, TryRecvError, sync_channel},
+    },
+    thread::{self, JoinHandle},
+};
+
+use prometheus::IntCounter;
+
+pub use self::record::record_json;
+use crate::{config::LogTarget, observation::Observation};
+
+/// Records that may wait for the writer: about 20 MB when the disk stands still.
+const QUEUE: usize = 8192;
+/// Bytes gathered before they are written although more records wait.
+const BATCH: usize = 64 * 1024;
+
+/// The access log. Sending never waits: what finds the queue full is counted and dropped.
+#[derive(Debug)]
+pub struct AccessLog {
+    queue: SyncSender<Message>,
+    writer: Mutex<Option<JoinHandle<()>>>,
+    dropped: IntCounter,
+}
+
+enum Message {
+    Record(Box<Observation>),
+    Close,
+}
+
+impl AccessLog {
+    /// Opens the target (a file is appended to) and starts the writer.
+    ///
+    /// # Errors
+    /// If the file can't be opened or the thread not be started.
+    pub fn open(target: &LogTarget, dropped: IntCounter) -> io::Result<Self> {
+        let sink: Box<dyn Write + Send> = match target {
+            LogTarget::Stdout => Box::new(io::stdout()),
+            LogTarget::File(path) => Box::new(OpenOptions::new().create(true).append(true).open(path)?),
+        };
+        Self::to(sink, QUEUE, dropped)
+    }
+
+    fn to(sink: Box<dyn Write + Send>, queue: usize, dropped: IntCounter) -> io::Result<Self> {
+        let (sender, receiver) = sync_channel(queue);
+        let lost = dropped.clone();
+        let writer =
+            thread::Builder::new().name("access-log".into()).spawn(move || write_all(&receiver, sink, &lost))?;
+        Ok(Self { queue: sender, writer: Mutex::new(Some(writer)), dropped })
+    }
+
+    /// Hands a record to the writer, or drops and counts it if the queue is full or closed.
+    pub fn send(&self, observation: Observation) {
+        if self.queue.try_send(Message::Record(Box::new(observation))).is_err() {
+            self.dropped.inc();
+        }
+    }
+
+    /// Writes out what is queued and ends the writer. Blocks until that is done. Once; later calls do nothing.
+    pub fn close(&self) {
+        let writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(writer) = writer {
+            let _ = self.queue.send(Message::Close); // fails only if the writer is gone, and then there is nothing to end
+            let _ = writer.join();
+        }
+    }
+}
+
+impl Drop for AccessLog {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+/// Writes records until told to close. What is gathered leaves when no more waits, or at 64 KiB: a record waits for the
+/// formatting of at most a few dozen others, so no timer is needed to bound its delay.
+fn write_all(queue: &Receiver<Message>, sink: Box<dyn Write + Send>, dropped: &IntCounter) {
+    let mut batch = Batch { sink, text: String::with_capacity(2 * BATCH), records: 0, torn: false };
+    loop {
+        let message = match queue.try_recv() {
+            Ok(message) => Some(message),
+            Err(TryRecvError::Disconnected) => None,
+            Err(TryRecvError::Empty) => {
+                batch.write(dropped);
+                queue.recv().ok()
+            }
+        };
+        let Some(Message::Record(observation)) = message else { break };
+        batch.text.push_str(&record_json(&observation));
+        batch.text.push('\n');
+        batch.records += 1;
+        if batch.text.len() >= BATCH {
+            batch.write(dropped);
+        }
+    }
+    batch.write(dropped);
+}
+
+struct Batch {
+    sink: Box<dyn Write + Send>,
+    text: String,
+    records: u64,
+    /// The last write failed, perhaps amid a line.
+    torn: bool,
+}
+
+impl Batch {
+    fn write(&mut self, dropped: &IntCounter) {
+        if self.records == 0 {
+            return;
+        }
+        if self.torn {
+            self.text.insert(0, '\n');
+        }
+        let written = self.sink.write_all(self.text.as_bytes()).and_then(|()| self.sink.flush());
+        if let Err(error) = &written {
+            dropped.inc_by(self.records);
+            if !self.torn {
+                tracing::warn!(%error, "the access log can't be written");
+            }
+        }
+        self.torn = written.is_err();
+        self.text.clear();
+        self.records = 0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        sync::{Arc, mpsc},
+        time::SystemTime,
+    };
+
+    use super::*;
+    use crate::{
+        clock::Stamp,
+        observation::{ExchangeId, Outcome},
+        timeline::Timeline,
+    };
+
+    fn observation(id: u64) -> Observation {
+        let timeline = Timeline::begin(Stamp::from_nanos(1).unwrap());
+        Observation::begin(ExchangeId(id), SystemTime::UNIX_EPOCH, timeline, Outcome::Complete)
+    }
+
+    fn counter() -> IntCounter {
+        IntCounter::new("dropped", "Dropped.").unwrap()
+    }
+
+    /// Takes writes and tells of each; waits for leave to go on where a gate is set, fails the first ones.
+    struct Sink {
+        written: Arc<Mutex<Vec<u8>>>,
+        gate: Option<(mpsc::Sender<()>, Receiver<()>)>,
+        failures: usize,
+    }
+
+    impl Write for Sink {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            if let Some((arrived, leave)) = &self.gate {
+                arrived.send(()).unwrap();
+                leave.recv().unwrap();
+            }
+            if self.failures > 0 {
+                self.failures -= 1;
+                return Err(io::Error::other("full"));
+            }
+            self.written.lock().unwrap().extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    fn ids(written: &[u8]) -> Vec<String> {
+        let lines = std::str::from_utf8(written).unwrap().lines().filter(|line| !line.is_empty());
+        lines
+            .map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap()["id"].as_str().unwrap().into())
+            .collect()
+    }
+
+    #[test]
+    fn closing_writes_out_what_is_queued_and_later_records_are_counted_as_dropped() {
+        let written = Arc::new(Mutex::new(Vec::new()));
+        let dropped = counter();
+        let sink = Sink { written: written.clone(), gate: None, failures: 0 };
+        let log = AccessLog::to(Box::new(sink), 1000, dropped.clone()).unwrap();
+        (0..500).for_each(|id| log.send(observation(id)));
+        log.close();
+        log.close();
+        let expected: Vec<_> = (0..500).map(|id| format!("{id:016x}")).collect();
+        assert_eq!(ids(&written.lock().unwrap()), expected);
+        log.send(observation(1));
+        assert_eq!(dropped.get(), 1);
+    }
+
+    #[test]
+    fn a_full_queue_drops_and_counts_and_never_waits() {
+        let written = Arc::new(Mutex::new(Vec::new()));
+        let dropped = counter();
+        let (arrived, at_gate) = mpsc::channel();
+        let (open, leave) = mpsc::channel();
+        let sink = Sink { written: written.clone(), gate: Some((arrived, leave)), failures: 0 };
+        let log = AccessLog::to(Box::new(sink), 4, dropped.clone()).unwrap();
+        log.send(observation(0));
+        at_gate.recv().unwrap(); // the writer is busy with the first
+        (1..=10).for_each(|id| log.send(observation(id)));
+        assert_eq!(dropped.get(), 6);
+        (0..11).for_each(|_| open.send(()).unwrap());
+        log.close();
+        let expected: Vec<_> = (0..5).map(|id| format!("{id:016x}")).collect();
+        assert_eq!(ids(&written.lock().unwrap()), expected);
+    }
+
+    #[test]
+    fn what_a_failed_write_took_is_counted_and_the_next_line_is_whole() {
+        let written = Arc::new(Mutex::new(Vec::new()));
+        let dropped = counter();
+        let (arrived, at_gate) = mpsc::channel();
+        let (open, leave) = mpsc::channel();
+        let sink = Sink { written: written.clone(), gate: Some((arrived, leave)), failures: 1 };
+        let log = AccessLog::to(Box::new(sink), 4, dropped.clone()).unwrap();
+        log.send(observation(1));
+        at_gate.recv().unwrap();
+        log.send(observation(2));
+        (0..2).for_each(|_| open.send(()).unwrap());
+        log.close();
+        assert_eq!((ids(&written.lock().unwrap()), dropped.get()), (vec![format!("{:016x}", 2)], 1));
+    }
+
+    #[test]
+    fn a_file_is_appended_to() {
+        let path = std::env::temp_dir().join(format!("streamgauge-access-log-{}.jsonl", std::process::id()));
+        for id in [1, 2] {
+            let log = AccessLog::open(&LogTarget::File(path.clone()), counter()).unwrap();
+            log.send(observation(id));
+        }
+        let written = std::fs::read(&path).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        assert_eq!(ids(&written), [1, 2].map(|id| format!("{id:016x}")));
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_opened_is_an_error_at_the_start() {
+        let nowhere = LogTarget::File("/nonexistent/directory/access.jsonl".into());
+        assert!(AccessLog::open(&nowhere, counter()).is_err());
+    }
+}

@@ -9,7 +9,7 @@ use crate::{
     clock::{Nanos, Stamp},
     dialect::{Dialect, Endpoint, Kinds, Observer},
     observation::{Limit, Observation, Outcome},
-    record::{Exemplar, Pair, Recorder, Started, UpstreamHandles},
+    record::{Exemplar, Marked, Pair, Recorder, Started, UpstreamHandles},
     timeline::Interval,
     upload::Upload,
     upstream::Dialled,
@@ -27,6 +27,7 @@ pub struct Exchange {
     observer: Option<Observer>,
     undelivered: Undelivered,
     output_seen: Kinds,
+    marked: Marked,
     answered: Option<Answered>,
     dialled: Option<Dialled>,
 }
@@ -75,12 +76,13 @@ pub struct Sent {
 }
 
 impl Exchange {
-    /// An exchange that has begun; `seen` holds what its request's head says.
+    /// An exchange that has begun; `seen` holds what its request's head says, `marked` the workloads its headers fit.
     pub fn begin(
         seen: Observation,
         recorder: Arc<Recorder>,
         upstream: Option<Arc<UpstreamHandles>>,
         upload: Arc<Upload>,
+        marked: Marked,
     ) -> Box<Self> {
         let exemplar = Exemplar { id: seen.id, trace_id: seen.trace_id.as_deref().map(Arc::from) };
         Box::new(Self {
@@ -93,6 +95,7 @@ impl Exchange {
             observer: None,
             undelivered: Undelivered::default(),
             output_seen: Kinds::NONE,
+            marked,
             answered: None,
             dialled: None,
         })
@@ -131,7 +134,7 @@ impl Exchange {
         if let (Some(upstream), Some(wanted)) = (&self.upstream, timeline.lease_wanted) {
             let spans = [timeline.dns, timeline.tcp, timeline.tls].map(|phase| phase.map(Interval::span));
             let dialling = spans.iter().flatten().fold(Nanos::ZERO, |sum, span| sum + *span);
-            upstream.lease(reused, spans[0], spans[1], spans[2], lease_got.since(wanted).less(dialling));
+            upstream.lease(reused, spans[0], spans[1], spans[2], Some(lease_got.since(wanted).less(dialling)));
         }
     }
 
@@ -349,6 +352,8 @@ impl Exchange {
         self.seen.outcome = outcome;
         self.seen.limit = limit;
         self.seen.flags.partial = matches!(outcome, Outcome::ClientGone | Outcome::Drained);
+        let (input, output) = (self.seen.facts.usage.input, self.seen.output_tokens());
+        self.seen.workload = self.recorder.workload(&self.marked, input, output);
         self.recorder.finish(self.upstream.as_ref(), started, self.seen);
     }
 

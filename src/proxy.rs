@@ -22,7 +22,7 @@ use crate::{
     forward,
     net::{ConnStats, tls::TlsError},
     observation::{ExchangeId, Limit, Observation, Outcome},
-    record::{Recorder, UpstreamHandles},
+    record::{Marked, Recorder, UpstreamHandles},
     route::{RouteTable, upstream_path},
     tap::{self, BodyLimits, Continue, Downstream, Open, RequestParts, RequestTap, ResponseTap, Shared},
     timeline::Timeline,
@@ -108,7 +108,8 @@ impl Gateway {
     pub fn refused_head(&self, downstream: &Arc<Downstream>, status: StatusCode) {
         let arrival = downstream.stats.last_read().unwrap_or_else(|| self.shared.clock.now());
         let seen = self.begin(arrival);
-        let exchange = Exchange::begin(seen, Arc::clone(&self.shared.recorder), None, Arc::default());
+        let exchange =
+            Exchange::begin(seen, Arc::clone(&self.shared.recorder), None, Arc::default(), Marked::default());
         let mut open = Open::new(exchange, Arc::clone(&self.shared), Arc::clone(downstream));
         let answered = Answered { outcome: Outcome::ClientError, limit: None, status: status.as_u16() };
         if let Some(exchange) = open.exchange() {
@@ -141,14 +142,16 @@ impl Gateway {
 
         // 2 begin
         let upload = Arc::new(Upload::default());
-        let recognised = recognise(&parts);
+        let recognised = recognise(&parts, provider.and_then(|provider| provider.config.provider.as_deref()));
         let mut seen = self.begin(request_head);
         seen.endpoint = recognised.endpoint;
         seen.dialect = recognised.dialect;
         self.describe(&mut seen, &parts);
         seen.upstream = provider.map(|provider| Arc::clone(&provider.config.name));
         let handles = provider.map(|provider| Arc::clone(&provider.handles));
-        let exchange = Exchange::begin(seen, Arc::clone(&self.shared.recorder), handles, Arc::clone(&upload));
+        let recorder = &self.shared.recorder;
+        let marked = recorder.marked(&parts.headers);
+        let exchange = Exchange::begin(seen, Arc::clone(recorder), handles, Arc::clone(&upload), marked);
         let mut open = Open::new(exchange, Arc::clone(&self.shared), Arc::clone(&downstream));
         let (Some(route), Some(provider)) = (route, provider) else {
             return Ok(answer(open, no_route(&parts)));
@@ -208,7 +211,7 @@ impl Gateway {
         forward::answer_head(&mut parts, client);
         let limits = &provider.config.limits;
         let limits = BodyLimits::new(limits.first_byte, limits.idle, total_at);
-        Ok(Response::from_parts(parts, ResponseTap::new(body, open, lease, limits)))
+        Ok(Response::from_parts(parts, ResponseTap::new(body, open, Arc::clone(&lease.stats), Some(lease), limits)))
     }
 
     /// Acquires a connection and sends the request on it; once more if the connection turned out to be dead before it

@@ -3,51 +3,78 @@
 //! What happens during an exchange (first output, a gap) is observed when it happens, through handles resolved once
 //! ([`Pair`], [`Started`]); what needs the whole exchange is observed at its end ([`Recorder::finish`]).
 
-use std::sync::Arc;
+mod pair;
+mod room;
+#[cfg(test)]
+mod tests;
 
-use crate::{
-    clock::{Clock, Nanos, Stamp},
-    config::Config,
-    dialect::RequestFacts,
-    observation::{ExchangeId, Observation},
+use std::{
+    collections::BTreeMap,
+    fmt, io,
+    sync::{Arc, PoisonError, RwLock},
+    time::{SystemTime, UNIX_EPOCH},
 };
 
-/// Owns the sinks.
-#[derive(Default)]
-pub struct Recorder {
-    listener: Option<Listener>,
-}
+use http::HeaderMap;
+use prometheus::{IntCounter, core::Collector as _};
+
+use self::pair::Shared;
+pub use self::pair::{Pair, UpstreamHandles};
+pub use crate::metrics::Exemplar;
+use crate::{
+    access_log::AccessLog,
+    clock::{Clock, Nanos, Stamp},
+    config::{Config, Workload},
+    dialect::RequestFacts,
+    metrics::{
+        Catalogue, Histogram, Plan,
+        encode::{Format, encode},
+        family::NONE,
+    },
+    observation::{Observation, Outcome},
+};
 
 /// Told of every finished exchange, on the worker that finished it: be quick.
 pub type Listener = Box<dyn Fn(&Observation) + Send + Sync>;
 
-impl std::fmt::Debug for Recorder {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Recorder")
-    }
+/// Owns the sinks. Dropping the last one closes the access log, as [`Recorder::close`] does.
+pub struct Recorder {
+    shared: Arc<Shared>,
+    upstreams: RwLock<BTreeMap<Arc<str>, Arc<UpstreamHandles>>>,
+    /// For exchanges that reached no upstream.
+    nowhere: Arc<UpstreamHandles>,
+    workloads: Vec<Workload>,
+    log: Option<AccessLog>,
+    listener: Option<Listener>,
+    clock: Clock,
+    measurements_dropped: IntCounter,
+    runtime_delay: Histogram,
+    #[cfg(target_os = "linux")]
+    process: prometheus::process_collector::ProcessCollector,
 }
-
-/// Handles of one upstream, resolved at start-up and held with its route.
-#[derive(Debug)]
-pub struct UpstreamHandles {}
-
-/// Handles of one (upstream, model) pair: what is observed while an exchange runs.
-#[derive(Debug)]
-pub struct Pair {}
 
 /// An exchange whose model is known: counted as started and in flight until [`Recorder::finish`] takes it.
 /// For requests that ask for a stream it also stands in the waiting room until its first output, so that deadlines
-/// and the oldest wait are true while it waits.
+/// and the oldest wait are true while it waits. One that is dropped leaves both: deadlines that have passed are missed,
+/// the others stay uncounted.
 #[derive(Debug)]
-pub struct Started {}
+pub struct Started {
+    pair: Arc<Pair>,
+    head: Stamp,
+    load: u32,
+    ticket: Option<u64>,
+    clock: Clock,
+    left: bool,
+}
 
-/// What an exemplar carries.
-#[derive(Clone, Debug)]
-pub struct Exemplar {
-    /// The exchange's id.
-    pub id: ExchangeId,
-    /// Its trace id, if the request had a `traceparent`.
-    pub trace_id: Option<Arc<str>>,
+/// Which declared workloads a request's headers fit, by name.
+#[derive(Clone, Default, Debug)]
+pub struct Marked(Vec<Arc<str>>);
+
+impl fmt::Debug for Recorder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Recorder").field("upstreams", &self.upstreams).finish_non_exhaustive()
+    }
 }
 
 impl Recorder {
@@ -55,101 +82,204 @@ impl Recorder {
     ///
     /// # Errors
     /// If the access log's file can't be opened.
-    pub fn new(_config: &Config, _clock: Clock) -> std::io::Result<Self> {
-        Ok(Self::default())
+    pub fn new(config: &Config, clock: Clock) -> io::Result<Self> {
+        let mut deadlines: Vec<_> = config.metrics.deadlines.iter().copied().map(Nanos::from).collect();
+        deadlines.sort_unstable();
+        deadlines.dedup();
+        let plan = Plan {
+            max_series: config.metrics.max_series,
+            upstreams: config.upstreams.len(),
+            deadlines: deadlines.len(),
+            workloads: config.metrics.workloads.len(),
+        };
+        let catalogue = Catalogue::new(plan).map_err(io::Error::other)?;
+        let log_dropped = catalogue.log_dropped.child(&[]);
+        let log = config.access_log.as_ref().map(|target| AccessLog::open(target, log_dropped)).transpose()?;
+        catalogue.series_overflow.child(&[]);
+        catalogue.build_info.child(&[env!("CARGO_PKG_VERSION")]).set(1);
+        let measurements_dropped = catalogue.measurements_dropped.child(&[]);
+        let runtime_delay = catalogue.runtime_delay.child(&[]);
+
+        let shared = Arc::new(Shared { catalogue, deadlines: deadlines.into() });
+        let upstreams = config.upstreams.iter().map(|upstream| {
+            let handles = UpstreamHandles::new(&upstream.name, &upstream.models, &shared);
+            handles.exist();
+            (upstream.name.clone(), Arc::new(handles))
+        });
+        let upstreams = RwLock::new(upstreams.collect());
+        let folded = shared.catalogue.series_overflow.child(&[]).get();
+        if folded > 0 {
+            tracing::warn!(folded, max_series = plan.max_series, "metrics.max_series is too small for these models");
+        }
+        let recorder = Self {
+            nowhere: Arc::new(UpstreamHandles::new(&NONE.into(), &[], &shared)),
+            shared,
+            upstreams,
+            workloads: config.metrics.workloads.clone(),
+            log,
+            listener: None,
+            clock,
+            measurements_dropped,
+            runtime_delay,
+            #[cfg(target_os = "linux")]
+            process: prometheus::process_collector::ProcessCollector::for_self(),
+        };
+        recorder.reloaded(true, clock.wall(clock.now()));
+        Ok(recorder)
     }
 
-    /// Tells `listener` of every finished exchange.
+    /// Tells `listener` of every finished exchange as well.
     #[must_use]
     pub fn with_listener(mut self, listener: Listener) -> Self {
         self.listener = Some(listener);
         self
     }
 
-    /// The handles of a configured upstream.
-    pub fn upstream(&self, _name: &Arc<str>) -> Arc<UpstreamHandles> {
-        Arc::new(UpstreamHandles {})
+    /// The handles of an upstream. One that was not configured at the start gets its own now.
+    pub fn upstream(&self, name: &Arc<str>) -> Arc<UpstreamHandles> {
+        if let Some(handles) = self.upstreams.read().unwrap_or_else(PoisonError::into_inner).get(name) {
+            return handles.clone();
+        }
+        let mut upstreams = self.upstreams.write().unwrap_or_else(PoisonError::into_inner);
+        let fresh = || Arc::new(UpstreamHandles::new(name, &[], &self.shared));
+        upstreams.entry(name.clone()).or_insert_with(fresh).clone()
     }
 
     /// The request's model is known (found, bound reached, or body ended): the exchange is started and in flight,
     /// counted back to `request_head`. `facts.stream == Some(true)` puts it into the waiting room.
-    pub fn started(&self, _upstream: &Arc<UpstreamHandles>, _facts: &RequestFacts, _request_head: Stamp) -> Started {
-        Started {}
+    pub fn started(&self, upstream: &Arc<UpstreamHandles>, facts: &RequestFacts, request_head: Stamp) -> Started {
+        let pair = upstream.pair(facts.model.as_deref(), false);
+        let (load, ticket) = pair.enter(request_head, facts.stream == Some(true));
+        Started { pair, head: request_head, load, ticket, clock: self.clock, left: false }
     }
 
     /// Handles for an exchange whose head has come; a 2xx answer admits the model as a label value.
-    pub fn pair(&self, _upstream: &Arc<UpstreamHandles>, _model: Option<&str>, _answered_2xx: bool) -> Arc<Pair> {
-        Arc::new(Pair {})
+    pub fn pair(&self, upstream: &Arc<UpstreamHandles>, model: Option<&str>, answered_2xx: bool) -> Arc<Pair> {
+        upstream.pair(model, answered_2xx)
     }
 
-    /// Books a finished exchange: exactly once each. `started` is absent only where no upstream was chosen.
+    /// Which declared workloads these request headers fit. Without workloads that ask for a header: none, for nothing.
+    pub fn marked(&self, headers: &HeaderMap) -> Marked {
+        let fits = |workload: &&Workload| {
+            workload.header.as_ref().is_some_and(|(name, value)| headers.get_all(name).iter().any(|had| had == value))
+        };
+        Marked(self.workloads.iter().filter(fits).map(|workload| workload.name.clone()).collect())
+    }
+
+    /// The first declared workload whose windows hold these token counts and whose header, if it asks for one, was
+    /// there. Absent if there is none or a count is unknown.
+    pub fn workload(&self, marked: &Marked, input: Option<u64>, output: Option<u64>) -> Option<Arc<str>> {
+        let (input, output) = (input?, output?);
+        let inside = |window: (u64, u64), tokens: u64| (window.0..=window.1).contains(&tokens);
+        let found = self.workloads.iter().find(|workload| {
+            inside(workload.input_tokens, input)
+                && inside(workload.output_tokens, output)
+                && (workload.header.is_none() || marked.0.contains(&workload.name))
+        });
+        found.map(|workload| workload.name.clone())
+    }
+
+    /// Books a finished exchange: exactly once each. `started` is absent only where no upstream was chosen or the model
+    /// never became known. Fills in `load` if it was left open.
     pub fn finish(
         &self,
-        _upstream: Option<&Arc<UpstreamHandles>>,
-        _started: Option<Started>,
-        observation: Observation,
+        upstream: Option<&Arc<UpstreamHandles>>,
+        started: Option<Started>,
+        mut observation: Observation,
     ) {
+        let end = observation.timeline.end.unwrap_or(observation.timeline.request_head);
+        if let Some(mut started) = started {
+            observation.load.get_or_insert(started.load);
+            started.leave(end, Some(observation.outcome));
+        }
+        let admit = observation.status.is_some_and(|status| (200..300).contains(&status));
+        let pair = upstream.unwrap_or(&self.nowhere).pair(observation.model.as_deref(), admit && upstream.is_some());
+        pair.finish(&observation, &self.measurements_dropped);
         if let Some(listener) = &self.listener {
             listener(&observation);
         }
+        if let Some(log) = &self.log {
+            log.send(observation);
+        }
     }
 
-    /// Writes out what is queued.
-    pub fn close(&self) {}
+    /// How late a worker ran a timer.
+    pub fn runtime_delay(&self, span: Nanos) {
+        self.runtime_delay.observe(span.0);
+    }
 
-    /// The exposition for `/metrics`.
-    pub fn encode(&self, _openmetrics: bool, _now: Stamp) -> String {
-        String::new()
+    /// The configuration was loaded, or failed to, at this wall-clock time.
+    pub fn reloaded(&self, successful: bool, at: SystemTime) {
+        let catalogue = &self.shared.catalogue;
+        catalogue.reload_successful.child(&[]).set(successful.into());
+        if successful {
+            let since_epoch = at.duration_since(UNIX_EPOCH).map_or(Nanos::ZERO, Nanos::from);
+            catalogue.reload_time.child(&[]).set(i64::try_from(since_epoch.0).unwrap_or(i64::MAX));
+        }
+    }
+
+    /// The exposition for `/metrics`, in OpenMetrics or in text 0.0.4. Reads `/proc`: not for a worker's thread.
+    pub fn encode(&self, openmetrics: bool, now: Stamp) -> String {
+        let upstreams: Vec<_> =
+            self.upstreams.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect();
+        for pair in upstreams.iter().chain([&self.nowhere]).flat_map(|upstream| upstream.pairs()) {
+            pair.refresh(now);
+        }
+        #[cfg(target_os = "linux")]
+        let process = self.process.collect();
+        #[cfg(not(target_os = "linux"))]
+        let process = Vec::new();
+        let format = if openmetrics { Format::OpenMetrics } else { Format::Text };
+        encode(self.shared.catalogue.families(), &process, format)
+    }
+
+    /// Writes out what the access log still holds and ends its thread. Blocks until that is done; records that come
+    /// later are counted as dropped.
+    pub fn close(&self) {
+        if let Some(log) = &self.log {
+            log.close();
+        }
     }
 }
 
 impl Started {
     /// Exchanges in flight to the same upstream and model at the start, itself included.
     pub fn load(&self) -> u32 {
-        1
+        self.load
     }
 
-    /// The request has left: from here on it waits for its first output.
-    pub fn sent(&self, _sent_last: Stamp) {}
-
-    /// The first output came: deadlines are met or missed, it leaves the waiting room. Once.
-    pub fn first_output(&self, _ttft: Nanos) {}
-}
-
-impl Pair {
-    /// `ttfb_seconds`.
-    pub fn ttfb(&self, _span: Nanos) {}
-    /// `first_event_seconds`.
-    pub fn first_event(&self, _span: Nanos) {}
-    /// `ttft_seconds` and `ttft_by_load_seconds`.
-    pub fn ttft(&self, _span: Nanos, _load: u32, _exemplar: &Exemplar) {}
-    /// `answer_ttft_seconds`.
-    pub fn answer_ttft(&self, _span: Nanos, _exemplar: &Exemplar) {}
-    /// `client_ttft_seconds`.
-    pub fn client_ttft(&self, _span: Nanos, _exemplar: &Exemplar) {}
-    /// `inter_event_seconds`.
-    pub fn gap(&self, _span: Nanos) {}
-    /// `overhead_seconds{phase="first_output"}`.
-    pub fn overhead_first_output(&self, _span: Nanos) {}
-    /// `overhead_seconds{phase="event"}`.
-    pub fn overhead_event(&self, _span: Nanos) {}
-    /// `reads_total` and `bytes_total{direction="response"}`: one body frame of so many bytes.
-    pub fn read(&self, _bytes: u64) {}
-    /// `events_total`, `output_events_total`, `coalesced_events_total`: what one frame completed.
-    pub fn events(&self, _events: u64, _output_events: u64, _coalesced: u64) {}
-}
-
-impl UpstreamHandles {
-    /// `connections_total` and `connect_seconds`: a lease was got, dialled phases where they were.
-    pub fn lease(
-        &self,
-        _reused: bool,
-        _dns: Option<Nanos>,
-        _tcp: Option<Nanos>,
-        _tls: Option<Nanos>,
-        _pool_wait: Nanos,
-    ) {
+    /// The request has left: from here on it waits for its first output. Again for each attempt.
+    pub fn sent(&self, sent_last: Stamp) {
+        if let Some(ticket) = self.ticket {
+            self.pair.room().sent(ticket, sent_last);
+        }
     }
-    /// `attempts_total`: `ok`, `retried` or `failed`.
-    pub fn attempt(&self, _result: &'static str) {}
+
+    /// The first output came: deadlines are met or missed, it leaves the waiting room. Once; later calls do nothing.
+    pub fn first_output(&self, ttft: Nanos) {
+        let Some(ticket) = self.ticket else { return };
+        let waiting = self.pair.room().served(ticket);
+        if let Some(waiting) = waiting {
+            self.pair.served(waiting, ttft);
+        }
+    }
+
+    fn leave(&mut self, end: Stamp, outcome: Option<Outcome>) {
+        if std::mem::replace(&mut self.left, true) {
+            return;
+        }
+        let waiting = self.pair.room().leave(self.head, self.ticket, end);
+        if let Some(waiting) = waiting {
+            self.pair.unserved(waiting, end, outcome);
+        }
+    }
+}
+
+impl Drop for Started {
+    fn drop(&mut self) {
+        if !self.left {
+            // Nobody is left to say when: a panic, or a future dropped before it was booked.
+            self.leave(self.clock.now(), None);
+        }
+    }
 }

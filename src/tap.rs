@@ -364,8 +364,10 @@ impl Drop for Open {
 // === the response's way down ===
 
 /// The response's body on its way to the client. Owns the exchange and its upstream connection.
-pub struct ResponseTap {
-    source: Source,
+///
+/// `B` is the body it taps: hyper's in life, a scripted one in the benchmark of the hot path.
+pub struct ResponseTap<B = Incoming> {
+    source: Source<B>,
     open: Option<Open>,
     lease: Option<Lease<RequestTap>>,
     upstream: Option<Arc<ConnStats>>,
@@ -374,8 +376,8 @@ pub struct ResponseTap {
     limits: Option<Box<BodyLimits>>,
 }
 
-enum Source {
-    Upstream(Incoming),
+enum Source<B> {
+    Upstream(B),
     Own(Option<Bytes>),
 }
 
@@ -427,20 +429,27 @@ impl BodyLimits {
     }
 }
 
-impl ResponseTap {
-    /// Taps an upstream's response. One without a body has ended here.
-    pub fn new(inner: Incoming, open: Open, lease: Lease<RequestTap>, limits: Option<Box<BodyLimits>>) -> Self {
-        let stats = &open.downstream.stats;
+impl<B: Body<Data = Bytes>> ResponseTap<B> {
+    /// Taps an upstream's response, which comes over the connection with these `stats`. One without a body has ended
+    /// here. The lease goes back to its pool once the body has ended.
+    pub fn new(
+        inner: B,
+        open: Open,
+        stats: Arc<ConnStats>,
+        lease: Option<Lease<RequestTap>>,
+        limits: Option<Box<BodyLimits>>,
+    ) -> Self {
+        let client = &open.downstream.stats;
         let mut tap = Self {
-            flushes: stats.flushes(),
-            stalls: stats.stalls(),
-            upstream: Some(Arc::clone(&lease.stats)),
+            flushes: client.flushes(),
+            stalls: client.stalls(),
+            upstream: Some(stats),
             source: Source::Upstream(inner),
             open: Some(open),
-            lease: Some(lease),
+            lease,
             limits,
         };
-        if tap.is_end_stream() {
+        if tap.has_ended() {
             let head_back = tap.exchange().and_then(|exchange| exchange.seen().timeline.head_back);
             tap.ended(head_back);
         }
@@ -458,6 +467,13 @@ impl ResponseTap {
 
     fn exchange(&mut self) -> Option<&mut Exchange> {
         self.open.as_mut().and_then(Open::exchange)
+    }
+
+    fn has_ended(&self) -> bool {
+        match &self.source {
+            Source::Upstream(inner) => inner.is_end_stream(),
+            Source::Own(body) => body.is_none(),
+        }
     }
 
     /// What was handed on has left if a flush has completed since: hyper polls the next frame only after it flushed.
@@ -534,7 +550,10 @@ impl ResponseTap {
     }
 }
 
-impl Body for ResponseTap {
+impl<B> Body for ResponseTap<B>
+where
+    B: Body<Data = Bytes, Error: Into<BodyError>> + Unpin,
+{
     type Data = Bytes;
     type Error = BodyError;
 
@@ -562,7 +581,7 @@ impl Body for ResponseTap {
                 }
                 if let Some(bytes) = frame.data_ref() {
                     let arrival = this.data(bytes);
-                    if this.is_end_stream() {
+                    if this.has_ended() {
                         this.ended(arrival);
                     }
                 } else {
@@ -582,10 +601,7 @@ impl Body for ResponseTap {
     }
 
     fn is_end_stream(&self) -> bool {
-        match &self.source {
-            Source::Upstream(inner) => inner.is_end_stream(),
-            Source::Own(body) => body.is_none(),
-        }
+        self.has_ended()
     }
 
     fn size_hint(&self) -> SizeHint {

@@ -1,1 +1,151 @@
-//! TODO
+//! Anthropic Messages, and the legacy text completions.
+//!
+//! Usage comes in parts: the input's side at the start, the output's at the end, and what the end repeats of the input is
+//! cumulative and overrides.
+
+use std::sync::LazyLock;
+
+use super::{
+    Facts, Kinds, Signal, Usage,
+    reply::{ERROR, ERROR_CODE, ERROR_TYPE, Event, MODEL, OWN, Reply, name},
+    usage::{self, Count},
+};
+use crate::framing::json::{Tree, Value, Want};
+
+const TYPE: u8 = OWN;
+const BLOCK_TYPE: u8 = OWN + 1;
+const TEXT: u8 = OWN + 2;
+const THINKING: u8 = OWN + 3;
+const JSON: u8 = OWN + 4;
+const COMPACTION: u8 = OWN + 5;
+const NAME: u8 = OWN + 6;
+const OPAQUE: u8 = OWN + 7;
+const COMPLETION: u8 = OWN + 8;
+const STOP: u8 = OWN + 9;
+
+/// [`Event::kind`]s.
+const DELTA: u8 = 1;
+const START: u8 = 2;
+const END: u8 = 3;
+const FAULT: u8 = 4;
+
+/// [`Event::part`]s: the block that starts.
+const CALL: u8 = 1;
+const SPOKEN: u8 = 2;
+
+/// [`Event::filled`] flags.
+const HAS_TEXT: u8 = 1;
+const HAS_THINKING: u8 = 2;
+const HAS_JSON: u8 = 4;
+const HAS_COMPACTION: u8 = 8;
+const HAS_NAME: u8 = 16;
+const HAS_OPAQUE: u8 = 32;
+const HAS_COMPLETION: u8 = 64;
+
+pub(super) static TREE: LazyLock<Tree> = LazyLock::new(|| {
+    let fields = [
+        ("type", TYPE, Want::Value),
+        ("delta.text", TEXT, Want::Whether),
+        ("delta.thinking", THINKING, Want::Whether),
+        ("delta.partial_json", JSON, Want::Whether),
+        ("delta.content", COMPACTION, Want::Whether),
+        ("delta.stop_reason", STOP, Want::Value),
+        ("content_block.type", BLOCK_TYPE, Want::Value),
+        ("content_block.name", NAME, Want::Whether),
+        ("content_block.data", OPAQUE, Want::Whether),
+        ("content_block.text", TEXT, Want::Whether),
+        ("content_block.thinking", THINKING, Want::Whether),
+        ("message.model", MODEL, Want::Value),
+        ("message.stop_reason", STOP, Want::Value),
+        ("completion", COMPLETION, Want::Whether),
+        ("stop_reason", STOP, Want::Value),
+        ("model", MODEL, Want::Value),
+        ("error", ERROR, Want::Value),
+        ("error.type", ERROR_TYPE, Want::Value),
+        ("error.code", ERROR_CODE, Want::Value),
+    ];
+    let counts = usage::fields(&["message.usage", "usage"]);
+    Tree::new(fields.into_iter().map(|(path, field, want)| (path.to_owned(), field, want)).chain(counts))
+});
+
+/// Takes a field of the event.
+#[inline]
+pub(super) fn found(reply: &mut Reply, event: &mut Event, field: u8, value: Value<'_>) {
+    match field {
+        TYPE => match value {
+            Value::Text(b"content_block_delta") => event.kind = DELTA,
+            Value::Text(b"content_block_start") => event.kind = START,
+            Value::Text(b"message_stop") => (event.kind, event.telling) = (END, true),
+            Value::Text(b"error") => (event.kind, event.telling) = (FAULT, true),
+            _ => {}
+        },
+        BLOCK_TYPE => match value {
+            Value::Text(b"tool_use" | b"server_tool_use" | b"mcp_tool_use") => event.part = CALL,
+            Value::Text(b"text" | b"thinking" | b"redacted_thinking") => event.part = SPOKEN,
+            _ => {}
+        },
+        TEXT => event.fill(HAS_TEXT, value),
+        THINKING => event.fill(HAS_THINKING, value),
+        JSON => event.fill(HAS_JSON, value),
+        COMPACTION => event.fill(HAS_COMPACTION, value),
+        NAME => event.fill(HAS_NAME, value),
+        OPAQUE => event.fill(HAS_OPAQUE, value),
+        COMPLETION => event.fill(HAS_COMPLETION, value),
+        STOP => {
+            if let Some(reason) = name(value) {
+                event.telling = true;
+                reply.finish(0, reason);
+            }
+        }
+        _ => reply.take(event, field, value),
+    }
+}
+
+/// An error that is one by its event's or field's name.
+pub(super) fn begin_error(reply: &mut Reply, event: &mut Event) {
+    event.kind = FAULT;
+    reply.take(event, ERROR, Value::Object);
+}
+
+/// The event has ended.
+#[inline]
+pub(super) fn end(reply: &mut Reply, event: &mut Event) -> Signal {
+    let output = match (event.kind, event.part) {
+        (DELTA, _) => kinds(event, HAS_TEXT, HAS_THINKING | HAS_COMPACTION, HAS_JSON),
+        (START, CALL) => kinds(event, 0, 0, HAS_NAME),
+        (START, SPOKEN) => kinds(event, HAS_TEXT, HAS_THINKING | HAS_OPAQUE, 0),
+        (START, _) => Kinds::NONE,
+        _ => kinds(event, HAS_COMPLETION, 0, 0),
+    };
+    if event.kind == FAULT {
+        event.error = true;
+    }
+    reply.end(event, output, event.kind == END)
+}
+
+/// The arithmetic: what was read from a cache or written to one comes in addition to the input's tokens.
+pub(super) fn facts(reply: &Reply) -> Facts {
+    let counts = &reply.counts;
+    let cached = counts.get(Count::CacheRead);
+    let cache_write = counts.get(Count::CacheCreation);
+    let sum = |input: u64| input.saturating_add(cached.unwrap_or(0)).saturating_add(cache_write.unwrap_or(0));
+    reply.facts(Usage {
+        input: counts.get(Count::InputTokens).map(sum),
+        output: counts.get(Count::OutputTokens),
+        reasoning: counts.get(Count::OutputThinking),
+        cached,
+        cache_write,
+        raw: counts.raw(),
+    })
+}
+
+#[inline]
+fn kinds(event: &Event, answer: u8, reasoning: u8, tool: u8) -> Kinds {
+    let mut kinds = Kinds::NONE;
+    for (flags, kind) in [(answer, Kinds::ANSWER), (reasoning, Kinds::REASONING), (tool, Kinds::TOOL)] {
+        if event.has(flags) {
+            kinds |= kind;
+        }
+    }
+    kinds
+}

@@ -4,11 +4,13 @@
 //! Framers ([`crate::framing`]) cut the body into pieces of events, the reader says what each event was ([`Signal`])
 //! and keeps what the whole exchange said ([`Facts`]). [`observer::Observer`] joins the two for one response.
 
-pub mod anthropic;
+mod anthropic;
 pub mod observer;
-pub mod openai_chat;
-pub mod openai_responses;
+mod openai_chat;
+mod openai_responses;
+mod reader;
 pub mod recognise;
+mod reply;
 pub mod request;
 pub mod usage;
 
@@ -147,14 +149,22 @@ pub struct Facts {
     pub finish_reasons: Vec<String>,
     /// Token counts, the dialect's arithmetic done.
     pub usage: Usage,
-    /// The dialect's own end was seen.
+    /// The dialect's own end was seen (of a plain document: its last bracket).
     pub ended: bool,
-    /// An error inside the reply: its type or code, never its message.
+    /// An error inside the reply: its type or code (`error` if it has neither), never its message. Also set by errors
+    /// that are no event: a field `error`, a bare object between events.
     pub error: Option<String>,
     /// More than one choice was seen.
     pub multi_choice: bool,
     /// A summary of the reasoning was seen, not the reasoning itself.
     pub summarised_reasoning: bool,
+}
+
+impl Facts {
+    /// Whether a clean end of the transport is a complete reply: the dialect's end or a finish reason was seen.
+    pub const fn finished(&self) -> bool {
+        self.ended || !self.finish_reasons.is_empty()
+    }
 }
 
 /// Why an observer stopped reading.

@@ -1,40 +1,239 @@
 //! Reads one response body on its way: framer and dialect reader together.
 
-use http::response::Parts;
+use http::{
+    HeaderMap,
+    header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderName},
+    response::Parts,
+};
 
-use super::{Dialect, Facts, ObserverOff, Signal};
+use super::{
+    Dialect, Facts, ObserverOff, Signal,
+    reader::{Read, Reader},
+};
+use crate::framing::{
+    json::Progress,
+    sse::{Framer, Piece},
+    twin::Twin,
+};
+
+/// So many unreadable events in a row end the reading.
+const UNREADABLE_LIMIT: u8 = 3;
 
 /// Reads a copy-free view of one response body and says what its events were.
 ///
 /// Never fails: on lost framing, three unreadable events in a row or an unreadable encoding it switches itself off,
 /// says why, and the bytes go on.
 #[derive(Debug)]
-pub struct Observer {}
+pub struct Observer {
+    body: Body,
+    off: Option<ObserverOff>,
+    /// Unreadable events since the last readable one.
+    row: u8,
+    skipped: u32,
+    framer: Framer,
+    reader: Reader,
+    /// The last output event that others may be alike to, and what it said. Allocated at the first.
+    twin: Option<Box<(Twin, Signal)>>,
+}
+
+/// How the body is framed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Body {
+    Events,
+    Document,
+    /// The head does not say: the first byte does.
+    Untold,
+    /// Nothing that is read.
+    Blind,
+}
 
 impl Observer {
-    /// A reader for a response of this dialect; the head's content type decides how it is framed.
-    pub fn new(_dialect: Dialect, _head: &Parts) -> Self {
-        Self {}
+    /// A reader for a response of this dialect; the head's content type decides how it is framed, or without one the
+    /// body's first byte.
+    pub fn new(dialect: Dialect, head: &Parts) -> Self {
+        let body = match essence(&head.headers, &CONTENT_TYPE).as_deref() {
+            Some("text/event-stream") => Body::Events,
+            _ if dialect == Dialect::Other => Body::Blind,
+            Some("application/json") => Body::Document,
+            Some(essence) if essence.ends_with("+json") => Body::Document,
+            None | Some("application/octet-stream") => Body::Untold,
+            Some(_) => Body::Blind,
+        };
+        let off = match essence(&head.headers, &CONTENT_ENCODING).as_deref() {
+            // The place of an inflating framer: until it is there, what is compressed is not read.
+            Some(encoding) if encoding != "identity" && body != Body::Blind => Some(ObserverOff::Encoding),
+            _ if body == Body::Events && dialect == Dialect::Other => Some(ObserverOff::UnknownDialect),
+            _ => None,
+        };
+        Self { body, off, row: 0, skipped: 0, framer: Framer::default(), reader: Reader::new(dialect), twin: None }
     }
 
-    /// Whether the response is a stream of events (and not one plain document).
+    /// Whether the response is a stream of events (and not one plain document). Without a content type that is known
+    /// only once its first byte was read.
     pub fn is_stream(&self) -> bool {
-        false
+        self.body == Body::Events
     }
 
-    /// Reads the next bytes of the body; `event` is called for each event completed in them, in order.
-    pub fn read(&mut self, _bytes: &[u8], _event: &mut impl FnMut(Signal)) {}
+    /// Reads the next bytes of the body; `event` is called for each event completed in them, in order. Events of an
+    /// unknown dialect are counted too: they say nothing.
+    #[inline]
+    pub fn read(&mut self, bytes: &[u8], event: &mut impl FnMut(Signal)) {
+        if !matches!(self.off, None | Some(ObserverOff::UnknownDialect)) {
+            return;
+        }
+        match self.body {
+            Body::Events => self.read_events(bytes, event),
+            Body::Document => self.read_document(bytes),
+            Body::Untold => self.read_untold(bytes, event),
+            Body::Blind => {}
+        }
+    }
 
     /// The body has ended: an event without its closing blank line is one too.
-    pub fn end(&mut self, _event: &mut impl FnMut(Signal)) {}
+    pub fn end(&mut self, event: &mut impl FnMut(Signal)) {
+        if self.body != Body::Events || !matches!(self.off, None | Some(ObserverOff::UnknownDialect)) {
+            return;
+        }
+        let Self { framer, reader, .. } = self;
+        let mut read = None;
+        framer.end(&mut |piece| read = take(reader, piece));
+        if let Some(read) = read {
+            self.book(read, event);
+        }
+    }
 
     /// What the reply said so far.
     pub fn facts(&self) -> Facts {
-        Facts::default()
+        self.reader.facts()
     }
 
     /// Why it no longer reads, if so.
     pub fn off(&self) -> Option<ObserverOff> {
-        None
+        self.off
+    }
+
+    /// How many events could not be read and were skipped.
+    pub fn skipped(&self) -> u32 {
+        self.skipped
+    }
+
+    #[inline]
+    fn read_events(&mut self, bytes: &[u8], event: &mut impl FnMut(Signal)) {
+        let mut at = 0;
+        while at < bytes.len() {
+            let whole = self.framer.between_events();
+            if whole {
+                at += self.framer.skip_line_feed(&bytes[at..]);
+                if let Some(twin) = &mut self.twin
+                    && let Some(len) = twin.0.recognise(&bytes[at..])
+                {
+                    at += len;
+                    self.framer.passed(bytes[at - 1]);
+                    self.row = 0;
+                    event(twin.1);
+                    continue;
+                }
+            }
+            at += self.read_event(&bytes[at..], whole, event);
+            if self.off == Some(ObserverOff::Malformed) {
+                return;
+            }
+        }
+    }
+
+    /// Reads to the end of one event (`whole`: from its beginning), or of the bytes. Returns how many were read.
+    fn read_event(&mut self, bytes: &[u8], whole: bool, event: &mut impl FnMut(Signal)) -> usize {
+        let Self { framer, reader, .. } = self;
+        let mut read = None;
+        let (mut parts, mut document) = (0, 0);
+        let len = framer.read(bytes, &mut |piece| {
+            if let Piece::Data(_, at) = piece {
+                parts += 1;
+                document = at;
+            }
+            read = take(reader, piece);
+        });
+        if let Some(read) = read {
+            if let Read::Event(signal) = read
+                && whole
+                && parts == 1
+            {
+                self.remember(&bytes[..len], document, signal);
+            }
+            self.book(read, event);
+        }
+        len
+    }
+
+    fn remember(&mut self, event: &[u8], document: usize, signal: Signal) {
+        if signal.output.is_empty() || !Twin::fits(event.len()) {
+            return;
+        }
+        if let Some(free) = self.reader.alike() {
+            let twin = self.twin.get_or_insert_default();
+            twin.0.remember(event, document, free);
+            twin.1 = signal;
+        }
+    }
+
+    fn book(&mut self, read: Read, event: &mut impl FnMut(Signal)) {
+        match read {
+            Read::Nothing => {}
+            Read::Event(signal) => {
+                self.row = 0;
+                event(signal);
+            }
+            Read::Unreadable => {
+                self.skipped = self.skipped.saturating_add(1);
+                self.row += 1;
+                event(Signal::default());
+                if self.row == UNREADABLE_LIMIT {
+                    self.off = Some(ObserverOff::Malformed);
+                }
+            }
+        }
+    }
+
+    fn read_document(&mut self, bytes: &[u8]) {
+        match self.reader.document(bytes) {
+            Progress::Malformed => self.off = Some(ObserverOff::Malformed),
+            Progress::TooDeep => self.off = Some(ObserverOff::Overflow),
+            Progress::Blank | Progress::Open | Progress::Closed => {}
+        }
+    }
+
+    /// Takes a body without a content type for what it begins like: a field's name, a comment, a document.
+    fn read_untold(&mut self, bytes: &[u8], event: &mut impl FnMut(Signal)) {
+        if let Some(first) = bytes.iter().find(|byte| !byte.is_ascii_whitespace()) {
+            self.body = match first {
+                b'{' | b'[' => Body::Document,
+                b'd' | b'e' | b'i' | b'r' | b':' | 0xef => Body::Events,
+                _ => Body::Blind,
+            };
+            self.read(bytes, event);
+        }
     }
 }
+
+/// Hands a piece to the reader; what the event was, if it ended.
+#[inline]
+fn take(reader: &mut Reader, piece: Piece<'_>) -> Option<Read> {
+    match piece {
+        Piece::Data(part, _) => reader.data(part),
+        Piece::Name(part) => reader.name(part),
+        Piece::Bare(part) => reader.stray(part, false),
+        Piece::Error(part) => reader.stray(part, true),
+        Piece::End { data } => return Some(reader.end(data)),
+    }
+    None
+}
+
+/// A header's value without its parameters, in lower case; absent if empty.
+fn essence(headers: &HeaderMap, name: &HeaderName) -> Option<String> {
+    let value = headers.get(name)?.to_str().ok()?;
+    let essence = value.split(';').next()?.trim().to_ascii_lowercase();
+    (!essence.is_empty()).then_some(essence)
+}
+
+#[cfg(test)]
+mod tests;

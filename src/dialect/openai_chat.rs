@@ -1,1 +1,186 @@
-//! TODO
+//! OpenAI chat completions and legacy completions, and the many that speak alike.
+//!
+//! All of a chunk's fields are looked at: one chunk may carry reasoning, text, a finish reason and usage. The same text
+//! twice in a chunk (`text` beside `delta.content`, `reasoning` beside `reasoning_details`) is one output event, and
+//! what repeats the whole answer (`choices[].message`) is none.
+
+use std::sync::LazyLock;
+
+use super::{
+    Facts, Kinds, Signal, Usage,
+    reply::{ERROR, ERROR_CODE, ERROR_TYPE, Event, MODEL, OWN, Reply, is_something, name},
+    usage::{self, Count},
+};
+use crate::framing::json::{Tree, Value, Want};
+
+const ANSWER: u8 = OWN;
+const REASONING: u8 = OWN + 1;
+const SUMMARY: u8 = OWN + 2;
+const TOOL: u8 = OWN + 3;
+const CHOICE: u8 = OWN + 4;
+const INDEX: u8 = OWN + 5;
+const FINISH: u8 = OWN + 6;
+/// The kind of the whole object; old vLLM errors say `error` here and keep type and code beside it.
+const OBJECT: u8 = OWN + 7;
+const BARE_TYPE: u8 = OWN + 8;
+const BARE_CODE: u8 = OWN + 9;
+/// MiniMax reports errors with status 200 and a code here that is not 0.
+const STATUS_CODE: u8 = OWN + 10;
+
+/// [`Event::kind`] of an object that is an error itself.
+const BARE_ERROR: u8 = 1;
+
+/// A finish reason whose choice's index has not been read yet.
+const NO_INDEX: u32 = u32::MAX;
+
+pub(super) static TREE: LazyLock<Tree> = LazyLock::new(|| {
+    let fields = [
+        ("choices[]", CHOICE, Want::Whether),
+        ("choices[].index", INDEX, Want::Value),
+        ("choices[].finish_reason", FINISH, Want::Value),
+        ("choices[].text", ANSWER, Want::Whether),
+        ("choices[].delta.content", ANSWER, Want::Whether),
+        ("choices[].delta.content[].text", ANSWER, Want::Whether),
+        ("choices[].delta.content[].thinking", REASONING, Want::Whether),
+        ("choices[].delta.content[].thinking[].text", REASONING, Want::Whether),
+        ("choices[].delta.reasoning_content", REASONING, Want::Whether),
+        ("choices[].delta.reasoning", REASONING, Want::Whether),
+        ("choices[].delta.reasoning_details[].text", REASONING, Want::Whether),
+        ("choices[].delta.reasoning_details[].summary", SUMMARY, Want::Whether),
+        ("choices[].delta.reasoning_details[].data", REASONING, Want::Whether),
+        ("choices[].delta.refusal", ANSWER, Want::Whether),
+        ("choices[].delta.tool_calls[].function.name", TOOL, Want::Whether),
+        ("choices[].delta.tool_calls[].function.arguments", TOOL, Want::Whether),
+        ("choices[].delta.tool_calls[].custom.name", TOOL, Want::Whether),
+        ("choices[].delta.tool_calls[].custom.input", TOOL, Want::Whether),
+        ("choices[].delta.function_call.name", TOOL, Want::Whether),
+        ("choices[].delta.function_call.arguments", TOOL, Want::Whether),
+        ("choices[].delta.audio.data", ANSWER, Want::Whether),
+        ("choices[].delta.audio.transcript", ANSWER, Want::Whether),
+        ("choices[].delta.images[].image_url.url", ANSWER, Want::Whether),
+        ("model", MODEL, Want::Value),
+        ("object", OBJECT, Want::Value),
+        ("error", ERROR, Want::Value),
+        ("error.type", ERROR_TYPE, Want::Value),
+        ("error.code", ERROR_CODE, Want::Value),
+        ("error_type", ERROR_TYPE, Want::Value),
+        ("type", BARE_TYPE, Want::Value),
+        ("code", BARE_CODE, Want::Value),
+        ("x_groq.error", ERROR, Want::Value),
+        ("base_resp.status_code", STATUS_CODE, Want::Value),
+    ];
+    let counts = usage::fields(&["usage", "x_groq.usage", "choices[].usage"]);
+    Tree::new(fields.into_iter().map(|(path, field, want)| (path.to_owned(), field, want)).chain(counts))
+});
+
+/// Takes a field of the event.
+#[inline]
+pub(super) fn found(reply: &mut Reply, event: &mut Event, field: u8, value: Value<'_>) {
+    match field {
+        ANSWER => add(event, Kinds::ANSWER, value),
+        REASONING => add(event, Kinds::REASONING, value),
+        TOOL => add(event, Kinds::TOOL, value),
+        SUMMARY => {
+            add(event, Kinds::REASONING, value);
+            reply.summarised |= is_something(value);
+        }
+        CHOICE => {
+            settle(reply, u32::from(event.choices.saturating_sub(1)));
+            event.choice = None;
+            event.choices = event.choices.saturating_add(1);
+            reply.multi_choice |= event.choices > 1;
+        }
+        INDEX => {
+            let index = match value {
+                Value::Number(b"0") => Some(0),
+                Value::Number(text) => std::str::from_utf8(text).ok().and_then(|text| text.parse().ok()),
+                _ => None,
+            };
+            event.choice = index;
+            if let Some(index) = index {
+                reply.multi_choice |= index > 0;
+                settle(reply, index);
+            }
+        }
+        FINISH => {
+            if let Some(reason) = name(value) {
+                event.telling = true;
+                reply.finish(event.choice.unwrap_or(NO_INDEX), reason);
+            }
+        }
+        OBJECT => {
+            if value == Value::Text(b"error") {
+                event.kind = BARE_ERROR;
+                reply.take(event, ERROR, Value::Object);
+            }
+        }
+        BARE_TYPE if event.kind == BARE_ERROR => reply.take(event, ERROR_TYPE, value),
+        BARE_CODE if event.kind == BARE_ERROR => reply.take(event, ERROR_CODE, value),
+        BARE_TYPE | BARE_CODE => {}
+        STATUS_CODE => {
+            if matches!(value, Value::Number(code) if code != b"0") {
+                reply.take(event, ERROR, Value::Object);
+                reply.take(event, ERROR_CODE, value);
+            }
+        }
+        _ => reply.take(event, field, value),
+    }
+}
+
+/// An error that is one by the name of its field: type and code may stand in it as in an error object.
+pub(super) fn begin_error(reply: &mut Reply, event: &mut Event) {
+    event.kind = BARE_ERROR;
+    reply.take(event, ERROR, Value::Object);
+}
+
+/// The event has ended.
+#[inline]
+pub(super) fn end(reply: &mut Reply, event: &Event) -> Signal {
+    settle(reply, u32::from(event.choices.saturating_sub(1)));
+    reply.end(event, event.output, false)
+}
+
+/// The arithmetic: cached tokens are inside the prompt's, reasoning inside the completion's unless the total proves it is
+/// not (xAI).
+pub(super) fn facts(reply: &Reply) -> Facts {
+    let counts = &reply.counts;
+    let input = counts.first(&[Count::PromptTokens, Count::InputTokens]);
+    let mut output = counts.first(&[Count::CompletionTokens, Count::OutputTokens]);
+    let reasoning = counts.first(&[Count::CompletionReasoning, Count::OutputReasoning, Count::ReasoningTokens]);
+    if let (Some(input), Some(visible), Some(hidden), Some(total)) =
+        (input, output, reasoning, counts.get(Count::TotalTokens))
+        && hidden > 0
+        && input.checked_add(visible).and_then(|sum| sum.checked_add(hidden)) == Some(total)
+    {
+        output = Some(visible + hidden);
+    }
+    reply.facts(Usage {
+        input,
+        output,
+        reasoning,
+        cached: counts.first(&[
+            Count::PromptCached,
+            Count::InputCached,
+            Count::CachedTokens,
+            Count::PromptCacheHit,
+            Count::CacheRead,
+        ]),
+        cache_write: counts.first(&[Count::PromptCacheWrite, Count::InputCacheWrite, Count::CacheCreation]),
+        raw: counts.raw(),
+    })
+}
+
+#[inline]
+fn add(event: &mut Event, kinds: Kinds, value: Value<'_>) {
+    if is_something(value) {
+        event.output |= kinds;
+    }
+}
+
+/// Gives a finish reason that came before its choice's index the index.
+fn settle(reply: &mut Reply, index: u32) {
+    if let Some(place) = reply.finish.iter().position(|(choice, _)| *choice == NO_INDEX) {
+        let (_, reason) = reply.finish.swap_remove(place);
+        reply.finish(index, reason);
+    }
+}

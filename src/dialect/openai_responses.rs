@@ -1,1 +1,175 @@
-//! TODO
+//! OpenAI Responses: typed events over SSE, or one plain document.
+//!
+//! An event's type says whether its `delta` is output; `*.done` events and the last one repeat what the deltas said.
+
+use std::sync::LazyLock;
+
+use super::{
+    Facts, Kinds, Signal, Usage,
+    reply::{ERROR, ERROR_CODE, ERROR_TYPE, Event, MODEL, OWN, Reply, name},
+    usage::{self, Count},
+};
+use crate::framing::json::{Tree, Value, Want};
+
+const TYPE: u8 = OWN;
+const DELTA: u8 = OWN + 1;
+const ITEM_TYPE: u8 = OWN + 2;
+const ITEM_NAME: u8 = OWN + 3;
+const STATUS: u8 = OWN + 4;
+const REASON: u8 = OWN + 5;
+const BARE_CODE: u8 = OWN + 6;
+
+/// [`Event::kind`]s: what the event's type makes of its fields.
+const PLAIN: u8 = 0;
+const SILENT: u8 = 1;
+const ANSWER: u8 = 2;
+const REASONING: u8 = 3;
+const SUMMARY: u8 = 4;
+const TOOL: u8 = 5;
+const ITEM: u8 = 6;
+const END: u8 = 7;
+const FAILED: u8 = 8;
+const FAULT: u8 = 9;
+
+/// [`Event::part`] of an item that is a call.
+const CALL: u8 = 1;
+
+/// [`Event::filled`] flags.
+const HAS_DELTA: u8 = 1;
+const HAS_NAME: u8 = 2;
+const HAS_STATUS: u8 = 4;
+
+/// Places in [`Reply::finish`].
+const STATUS_PLACE: u32 = 0;
+const REASON_PLACE: u32 = 1;
+
+pub(super) static TREE: LazyLock<Tree> = LazyLock::new(|| {
+    let fields = [
+        ("type", TYPE, Want::Value),
+        ("delta", DELTA, Want::Whether),
+        ("partial_image_b64", DELTA, Want::Whether),
+        ("item.type", ITEM_TYPE, Want::Value),
+        ("item.name", ITEM_NAME, Want::Whether),
+        ("response.model", MODEL, Want::Value),
+        ("response.status", STATUS, Want::Value),
+        ("response.incomplete_details.reason", REASON, Want::Value),
+        ("response.error", ERROR, Want::Value),
+        ("response.error.type", ERROR_TYPE, Want::Value),
+        ("response.error.code", ERROR_CODE, Want::Value),
+        ("model", MODEL, Want::Value),
+        ("status", STATUS, Want::Value),
+        ("incomplete_details.reason", REASON, Want::Value),
+        ("error", ERROR, Want::Value),
+        ("error.type", ERROR_TYPE, Want::Value),
+        ("error.code", ERROR_CODE, Want::Value),
+        ("code", BARE_CODE, Want::Value),
+    ];
+    let counts = usage::fields(&["response.usage", "usage"]);
+    Tree::new(fields.into_iter().map(|(path, field, want)| (path.to_owned(), field, want)).chain(counts))
+});
+
+/// Takes a field of the event.
+#[inline]
+pub(super) fn found(reply: &mut Reply, event: &mut Event, field: u8, value: Value<'_>) {
+    match field {
+        TYPE => {
+            if let Value::Text(text) = value {
+                event.kind = kind(text);
+                event.telling |= event.kind >= END;
+            }
+        }
+        DELTA => event.fill(HAS_DELTA, value),
+        ITEM_NAME => event.fill(HAS_NAME, value),
+        ITEM_TYPE => {
+            if matches!(value, Value::Text(b"function_call" | b"custom_tool_call" | b"mcp_call")) {
+                event.part = CALL;
+            }
+        }
+        STATUS | REASON => {
+            if let Some(name) = name(value) {
+                event.telling = true;
+                event.filled |= HAS_STATUS;
+                reply.finish(if field == STATUS { STATUS_PLACE } else { REASON_PLACE }, name);
+            }
+        }
+        BARE_CODE if event.kind == FAULT => reply.take(event, ERROR_CODE, value),
+        BARE_CODE => {}
+        _ => reply.take(event, field, value),
+    }
+}
+
+/// An error that is one by its event's or field's name.
+pub(super) fn begin_error(reply: &mut Reply, event: &mut Event) {
+    event.kind = FAULT;
+    reply.take(event, ERROR, Value::Object);
+}
+
+/// The event has ended.
+#[inline]
+pub(super) fn end(reply: &mut Reply, event: &mut Event) -> Signal {
+    let output = match event.kind {
+        ANSWER if event.has(HAS_DELTA) => Kinds::ANSWER,
+        REASONING | SUMMARY if event.has(HAS_DELTA) => Kinds::REASONING,
+        TOOL if event.has(HAS_DELTA) => Kinds::TOOL,
+        ITEM if event.part == CALL && event.has(HAS_NAME) => Kinds::TOOL,
+        _ => Kinds::NONE,
+    };
+    reply.summarised |= event.kind == SUMMARY && !output.is_empty();
+    if matches!(event.kind, FAILED | FAULT) {
+        event.error = true;
+    }
+    // The status on the way (`in_progress`, `queued`) is no finish. The type may come behind it.
+    if event.has(HAS_STATUS) && !matches!(event.kind, PLAIN | END | FAILED) && !reply.ended {
+        reply.finish.clear();
+    }
+    reply.end(event, output, event.kind == END)
+}
+
+/// The arithmetic: cached tokens are inside the input's, reasoning inside the output's.
+pub(super) fn facts(reply: &Reply) -> Facts {
+    let counts = &reply.counts;
+    reply.facts(Usage {
+        input: counts.get(Count::InputTokens),
+        output: counts.get(Count::OutputTokens),
+        reasoning: counts.get(Count::OutputReasoning),
+        cached: counts.get(Count::InputCached),
+        cache_write: counts.get(Count::InputCacheWrite),
+        raw: counts.raw(),
+    })
+}
+
+fn kind(text: &[u8]) -> u8 {
+    let Some(name) = text.strip_prefix(b"response.") else {
+        return if text == b"error" { FAULT } else { SILENT };
+    };
+    match name {
+        b"output_text.delta"
+        | b"refusal.delta"
+        | b"output_audio.delta"
+        | b"output_audio_transcript.delta"
+        | b"audio.delta"
+        | b"audio.transcript.delta"
+        | b"audio_transcript.delta"
+        | b"image_generation_call.partial_image" => ANSWER,
+        b"reasoning_text.delta" | b"reasoning.delta" => REASONING,
+        b"reasoning_summary_text.delta" | b"reasoning_summary.delta" => SUMMARY,
+        b"function_call_arguments.delta"
+        | b"custom_tool_call_input.delta"
+        | b"mcp_call_arguments.delta"
+        | b"mcp_call.arguments.delta"
+        | b"code_interpreter_call_code.delta"
+        | b"code_interpreter_call.code.delta" => TOOL,
+        b"output_item.added" => ITEM,
+        b"completed" | b"incomplete" => END,
+        b"failed" => FAILED,
+        _ if is_command_delta(name) => TOOL,
+        _ => SILENT,
+    }
+}
+
+/// Commands of a shell and patches come under names that still change (`shell_call_command.delta`,
+/// `apply_patch_call_operation_diff.delta`); what they give back (`…output….delta`) is not generated.
+fn is_command_delta(name: &[u8]) -> bool {
+    let holds = |word: &[u8]| name.windows(word.len()).any(|window| window == word);
+    name.ends_with(b".delta") && (holds(b"shell_call") || holds(b"apply_patch_call")) && !holds(b"output")
+}

@@ -1,5 +1,7 @@
 //! Token counts as the providers report them. Unknown stays absent; nothing is estimated here.
 
+use crate::framing::json::{Value, Want};
+
 /// Token counts of one exchange, normalised: `input` includes cached tokens, `output` includes reasoning.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Usage {
@@ -21,5 +23,146 @@ impl Usage {
     /// Whether the provider reported anything.
     pub const fn is_known(&self) -> bool {
         self.output.is_some() || self.input.is_some()
+    }
+}
+
+/// The fields of a `usage` object that are read, of all dialects: its name is the path inside of it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Count {
+    PromptTokens,
+    CompletionTokens,
+    TotalTokens,
+    PromptCached,
+    PromptCacheWrite,
+    CompletionReasoning,
+    PromptCacheHit,
+    PromptCacheMiss,
+    CachedTokens,
+    ReasoningTokens,
+    InputTokens,
+    OutputTokens,
+    InputCached,
+    InputCacheWrite,
+    OutputReasoning,
+    OutputThinking,
+    CacheRead,
+    CacheCreation,
+    CacheCreation5m,
+    CacheCreation1h,
+}
+
+const NAMES: [&str; 20] = [
+    "prompt_tokens",
+    "completion_tokens",
+    "total_tokens",
+    "prompt_tokens_details.cached_tokens",
+    "prompt_tokens_details.cache_write_tokens",
+    "completion_tokens_details.reasoning_tokens",
+    "prompt_cache_hit_tokens",
+    "prompt_cache_miss_tokens",
+    "cached_tokens",
+    "reasoning_tokens",
+    "input_tokens",
+    "output_tokens",
+    "input_tokens_details.cached_tokens",
+    "input_tokens_details.cache_write_tokens",
+    "output_tokens_details.reasoning_tokens",
+    "output_tokens_details.thinking_tokens",
+    "cache_read_input_tokens",
+    "cache_creation_input_tokens",
+    "cache_creation.ephemeral_5m_input_tokens",
+    "cache_creation.ephemeral_1h_input_tokens",
+];
+
+/// Fields from here on are counts: this plus the place in [`NAMES`].
+pub(super) const COUNT: u8 = 128;
+
+/// The last value of each field, never summed: providers repeat and grow their counts.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Counts {
+    values: [u64; NAMES.len()],
+    known: u32,
+}
+
+impl Counts {
+    /// Takes the value of a field, if it is a number.
+    pub(super) fn take(&mut self, field: u8, value: Value<'_>) {
+        let index = usize::from(field - COUNT);
+        if let Value::Number(text) = value
+            && let Some(count) = number(text)
+            && let Some(slot) = self.values.get_mut(index)
+        {
+            *slot = count;
+            self.known |= 1 << index;
+        }
+    }
+
+    /// The last value of a field.
+    pub(super) const fn get(&self, count: Count) -> Option<u64> {
+        if self.known >> count as u32 & 1 == 1 { Some(self.values[count as usize]) } else { None }
+    }
+
+    /// The first of these fields that is known.
+    pub(super) fn first(&self, counts: &[Count]) -> Option<u64> {
+        counts.iter().find_map(|&count| self.get(count))
+    }
+
+    /// All known fields by their names.
+    pub(super) fn raw(&self) -> Vec<(&'static str, u64)> {
+        let known = |index: &usize| self.known >> index & 1 == 1;
+        (0..NAMES.len()).filter(known).map(|index| (NAMES[index], self.values[index])).collect()
+    }
+}
+
+/// Fields for a tree: every count, at each of these places of a `usage` object.
+pub(super) fn fields(places: &[&str]) -> Vec<(String, u8, Want)> {
+    let at = |place: &str| {
+        let place = place.to_owned();
+        (COUNT..).zip(NAMES).map(move |(field, name)| (format!("{place}.{name}"), field, Want::Value))
+    };
+    places.iter().copied().flat_map(at).collect()
+}
+
+/// A count: digits, or a float's whole part. Absent if negative, too large or no number.
+fn number(text: &[u8]) -> Option<u64> {
+    let text = std::str::from_utf8(text).ok()?;
+    if let Ok(count) = text.parse() {
+        return Some(count);
+    }
+    let float: f64 = text.parse().ok()?;
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "checked just before")]
+    (0.0..=9e15).contains(&float).then_some(float as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_stand_at_their_counts() {
+        assert_eq!(NAMES[Count::PromptTokens as usize], "prompt_tokens");
+        assert_eq!(NAMES[Count::InputTokens as usize], "input_tokens");
+        assert_eq!(NAMES[Count::CacheRead as usize], "cache_read_input_tokens");
+        assert_eq!(NAMES[Count::CacheCreation1h as usize], "cache_creation.ephemeral_1h_input_tokens");
+    }
+
+    #[test]
+    fn the_last_number_wins_and_null_takes_nothing_away() {
+        let mut counts = Counts::default();
+        for value in [Value::Number(b"7"), Value::Number(b"12.0"), Value::Null, Value::Number(b"-1")] {
+            counts.take(COUNT, value);
+        }
+        assert_eq!(counts.get(Count::PromptTokens), Some(12));
+        assert_eq!(counts.get(Count::CompletionTokens), None);
+        assert_eq!(counts.raw(), [("prompt_tokens", 12)]);
+    }
+
+    #[test]
+    fn numbers_are_whole_and_not_negative() {
+        let cases: [(&str, Option<u64>); 6] =
+            [("0", Some(0)), ("1e3", Some(1000)), ("2.9", Some(2)), ("-1", None), ("1e99", None), ("x", None)];
+        for (text, count) in cases {
+            assert_eq!(number(text.as_bytes()), count, "{text}");
+        }
     }
 }

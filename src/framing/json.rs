@@ -1,1 +1,634 @@
-//! TODO
+//! An incremental JSON scanner: walks a document of any length, in any pieces, and gives out the asked-for fields only.
+//!
+//! What to look for is a [`Tree`], made once from paths. Everything else is passed over: strings by words, subtrees by
+//! their brackets. A value is copied only if it is asked for *and* was split or has escapes. Not every malformed
+//! document is noticed (the inside of what is passed over is checked for brackets alone), but none does any harm.
+
+mod tree;
+
+use self::tree::{NONE, NodeId};
+pub use self::tree::{Tree, Want};
+use super::bytes::quote_or_escape;
+
+/// The longest value that is given out, in bytes.
+pub const VALUE_LIMIT: usize = 4096;
+
+/// The deepest nesting that is followed: the containers' kinds are the bits of one word.
+pub const DEPTH_LIMIT: u8 = 64;
+
+/// How many free values of a document are noted.
+pub(super) const FREE: usize = 12;
+
+pub(super) const NO_FREE: Free = Free { kind: FreeKind::Text, start: 0, end: 0 };
+
+/// The value of an asked-for field.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Value<'a> {
+    /// `null`.
+    Null,
+    /// `true` or `false`.
+    Bool(bool),
+    /// A number as written.
+    Number(&'a [u8]),
+    /// A whole string, unescaped. Of fields asked for by [`Want::Whether`]: the empty one only.
+    Text(&'a [u8]),
+    /// A string that is not empty, known by its first byte. Of fields asked for by [`Want::Whether`].
+    Filled,
+    /// A string or number beyond [`VALUE_LIMIT`].
+    TooLong,
+    /// An object begins.
+    Object,
+    /// An array begins.
+    Array,
+}
+
+/// How far a document was read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Progress {
+    /// Nothing but white space was seen.
+    Blank,
+    /// It has begun.
+    Open,
+    /// Its last bracket was seen.
+    Closed,
+    /// It is no JSON.
+    Malformed,
+    /// It is nested deeper than [`DEPTH_LIMIT`].
+    TooDeep,
+}
+
+/// Where in the bytes of one `read` something stood that could have been another of its kind without a difference in
+/// what was found: nobody asked for it, or only whether there is something.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Free {
+    /// What it is.
+    pub kind: FreeKind,
+    /// Its first byte.
+    pub start: u16,
+    /// Behind its last byte.
+    pub end: u16,
+}
+
+/// A kind of [`Free`] bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum FreeKind {
+    /// A string without its quotes, never empty.
+    Text,
+    /// A number.
+    Number,
+    /// Spaces before the last bracket, maybe none: padding that hides a token's length.
+    Padding,
+}
+
+/// Walks one document after another. Allocates only for asked-for values that are split or have escapes.
+#[derive(Debug)]
+pub struct Scanner {
+    /// The kinds of the open containers, the innermost lowest: 1 is an array.
+    kinds: u64,
+    held: Vec<u8>,
+    mode: Mode,
+    depth: u8,
+    /// The depth at which a passed-over container was entered; 0 outside of such.
+    passing: u8,
+    /// The innermost open container.
+    node: NodeId,
+    /// Where the value to come belongs.
+    target: NodeId,
+    string: Purpose,
+    escape: Escape,
+    /// The held value has outgrown the limit.
+    long: bool,
+    frees: u8,
+    free: [Free; FREE],
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Mode {
+    Start,
+    Key,
+    FirstKey,
+    Colon,
+    Value,
+    FirstValue,
+    Next,
+    String,
+    Scalar,
+    Pass,
+    Closed,
+    Malformed,
+    TooDeep,
+}
+
+/// What a string that was not read at one go is for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Purpose {
+    Key,
+    Pass,
+    Whether,
+    Take,
+}
+
+/// How far into an escape a string that is held was read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Escape {
+    None,
+    Begun,
+    /// `\u`, so many of its digits, the unit so far, and the high surrogate before it (0 if there was none).
+    Unit {
+        digits: u8,
+        unit: u16,
+        high: u16,
+    },
+    /// A high surrogate was read and, if so, the `\` behind it.
+    High {
+        high: u16,
+        begun: bool,
+    },
+}
+
+impl Default for Scanner {
+    fn default() -> Self {
+        Self {
+            kinds: 0,
+            held: Vec::new(),
+            mode: Mode::Start,
+            depth: 0,
+            passing: 0,
+            node: 0,
+            target: 0,
+            string: Purpose::Pass,
+            escape: Escape::None,
+            long: false,
+            frees: 0,
+            free: [NO_FREE; FREE],
+        }
+    }
+}
+
+impl Scanner {
+    /// Begins a new document.
+    #[inline]
+    pub const fn restart(&mut self) {
+        self.mode = Mode::Start;
+        self.depth = 0;
+        self.passing = 0;
+        self.node = 0;
+        self.target = 0;
+        self.frees = 0;
+    }
+
+    /// How far the document was read.
+    #[inline]
+    pub const fn progress(&self) -> Progress {
+        match self.mode {
+            Mode::Start => Progress::Blank,
+            Mode::Closed => Progress::Closed,
+            Mode::Malformed => Progress::Malformed,
+            Mode::TooDeep => Progress::TooDeep,
+            _ => Progress::Open,
+        }
+    }
+
+    /// What was free in the last `read`: the first few, in order. Only what lay wholly in its bytes.
+    pub fn free(&self) -> &[Free] {
+        &self.free[..usize::from(self.frees)]
+    }
+
+    /// Reads the next bytes of the document; `found` is called for each asked-for field, in order.
+    pub fn read(&mut self, tree: &Tree, bytes: &[u8], found: &mut impl FnMut(u8, Value<'_>)) {
+        self.frees = 0;
+        let mut at = 0;
+        while let Some(&byte) = bytes.get(at) {
+            at = match self.mode {
+                Mode::Next => self.next(tree, bytes, at),
+                Mode::Key | Mode::FirstKey => self.key(tree, bytes, at),
+                Mode::Value | Mode::FirstValue | Mode::Start => self.value(tree, bytes, at, found),
+                Mode::Colon => self.colon(byte, at),
+                Mode::String => self.string(tree, bytes, at, found),
+                Mode::Scalar => self.scalar(tree, bytes, at, found),
+                Mode::Pass => self.pass(bytes, at),
+                Mode::Closed => self.blank(byte, at),
+                Mode::Malformed | Mode::TooDeep => return,
+            };
+        }
+    }
+
+    /// White space between tokens; nothing else may stand here.
+    #[inline]
+    const fn blank(&mut self, byte: u8, at: usize) -> usize {
+        if !matches!(byte, b' ' | b'\n' | b'\r' | b'\t') {
+            self.mode = Mode::Malformed;
+        }
+        at + 1
+    }
+
+    #[inline]
+    fn next(&mut self, tree: &Tree, bytes: &[u8], at: usize) -> usize {
+        match bytes[at] {
+            b',' if self.kinds & 1 == 0 => self.mode = Mode::Key,
+            b',' => self.element(tree, Mode::Value),
+            byte @ (b'}' | b']') => {
+                if self.depth == 1 {
+                    let padding = bytes[..at].iter().rev().take_while(|&&byte| byte == b' ').count();
+                    self.note_free(FreeKind::Padding, at - padding, at);
+                }
+                self.close(tree, byte);
+            }
+            byte => return self.blank(byte, at),
+        }
+        at + 1
+    }
+
+    #[inline]
+    const fn colon(&mut self, byte: u8, at: usize) -> usize {
+        if byte == b':' {
+            self.mode = Mode::Value;
+            return at + 1;
+        }
+        self.blank(byte, at)
+    }
+
+    #[inline]
+    fn key(&mut self, tree: &Tree, bytes: &[u8], at: usize) -> usize {
+        let rest = &bytes[at + 1..];
+        match bytes[at] {
+            b'"' => match quote_or_escape(rest) {
+                Some(len) if rest[len] == b'"' => {
+                    self.target = tree.child(self.node, rest, len);
+                    let colon = rest.get(len + 1) == Some(&b':');
+                    self.mode = if colon { Mode::Value } else { Mode::Colon };
+                    at + len + 2 + usize::from(colon)
+                }
+                _ => self.begin_string(Purpose::Key, at),
+            },
+            b'}' if self.mode == Mode::FirstKey => {
+                self.close(tree, b'}');
+                at + 1
+            }
+            byte => self.blank(byte, at),
+        }
+    }
+
+    #[inline]
+    fn value(&mut self, tree: &Tree, bytes: &[u8], at: usize, found: &mut impl FnMut(u8, Value<'_>)) -> usize {
+        let byte = bytes[at];
+        match byte {
+            b'"' if self.mode != Mode::Start => return self.begin_text(tree, bytes, at, found),
+            b'{' | b'[' => self.open(tree, byte == b'[', found),
+            b']' if self.mode == Mode::FirstValue => self.close(tree, byte),
+            b'-' | b'0'..=b'9' | b't' | b'f' | b'n' if self.mode != Mode::Start => {
+                if bytes[at..].starts_with(b"null") {
+                    self.give(tree, Value::Null, found);
+                    self.mode = Mode::Next;
+                    return at + 4;
+                }
+                self.held.clear();
+                self.long = false;
+                let len = scalar_len(&bytes[at..]);
+                let end = at + len;
+                if end == bytes.len() {
+                    self.mode = Mode::Scalar;
+                    return self.scalar(tree, bytes, at, found);
+                }
+                self.end_scalar(tree, &bytes[at..end], found);
+                if self.target == NONE && !byte.is_ascii_alphabetic() {
+                    self.note_free(FreeKind::Number, at, end);
+                }
+                return end;
+            }
+            _ => return self.blank(byte, at),
+        }
+        at + 1
+    }
+
+    /// A string value begins at `at`.
+    #[inline]
+    fn begin_text(&mut self, tree: &Tree, bytes: &[u8], at: usize, found: &mut impl FnMut(u8, Value<'_>)) -> usize {
+        let rest = &bytes[at + 1..];
+        let purpose = match tree.want(self.target) {
+            None => Purpose::Pass,
+            Some(Want::Whether) => Purpose::Whether,
+            Some(Want::Value) => Purpose::Take,
+        };
+        if let Some(len) = quote_or_escape(rest)
+            && rest[len] == b'"'
+        {
+            self.mode = Mode::Next;
+            if purpose != Purpose::Pass {
+                let text = match purpose {
+                    Purpose::Whether if len > 0 => Value::Filled,
+                    _ if len > VALUE_LIMIT => Value::TooLong,
+                    _ => Value::Text(&rest[..len]),
+                };
+                self.give(tree, text, found);
+            }
+            if purpose != Purpose::Take && len > 0 {
+                self.note_free(FreeKind::Text, at + 1, at + 1 + len);
+            }
+            return at + len + 2;
+        }
+        self.begin_string(purpose, at)
+    }
+
+    /// The string at `at` ends beyond these bytes or has an escape: go through it step by step.
+    fn begin_string(&mut self, purpose: Purpose, at: usize) -> usize {
+        self.string = purpose;
+        self.escape = Escape::None;
+        self.long = false;
+        self.held.clear();
+        self.mode = Mode::String;
+        at + 1
+    }
+
+    fn string(&mut self, tree: &Tree, bytes: &[u8], at: usize, found: &mut impl FnMut(u8, Value<'_>)) -> usize {
+        match self.string {
+            Purpose::Pass => self.pass_string(bytes, at),
+            Purpose::Whether if bytes[at] == b'"' => {
+                self.give(tree, Value::Text(b""), found);
+                self.mode = Mode::Next;
+                at + 1
+            }
+            Purpose::Whether => {
+                self.give(tree, Value::Filled, found);
+                self.string = Purpose::Pass;
+                at
+            }
+            Purpose::Key | Purpose::Take => self.hold_string(tree, bytes, at, found),
+        }
+    }
+
+    /// On to the string's end, or to that of the bytes.
+    fn pass_string(&mut self, bytes: &[u8], mut at: usize) -> usize {
+        if self.escape == Escape::Begun {
+            self.escape = Escape::None;
+            at += 1;
+        }
+        while let Some(len) = bytes.get(at..).and_then(quote_or_escape) {
+            at += len + 1;
+            if bytes[at - 1] == b'"' {
+                self.mode = if self.passing == 0 { Mode::Next } else { Mode::Pass };
+                return at;
+            }
+            if at == bytes.len() {
+                self.escape = Escape::Begun;
+            }
+            at += 1;
+        }
+        bytes.len()
+    }
+
+    /// As [`Self::pass_string`], keeping what it says.
+    fn hold_string(
+        &mut self,
+        tree: &Tree,
+        bytes: &[u8],
+        mut at: usize,
+        found: &mut impl FnMut(u8, Value<'_>),
+    ) -> usize {
+        while let Some(&byte) = bytes.get(at) {
+            if self.escape != Escape::None {
+                at += usize::from(self.unescape(byte));
+                continue;
+            }
+            let rest = &bytes[at..];
+            let len = quote_or_escape(rest).unwrap_or(rest.len());
+            self.hold(&rest[..len]);
+            at += len + 1;
+            match rest.get(len) {
+                None => return bytes.len(),
+                Some(b'"') => {
+                    self.end_held_string(tree, found);
+                    return at;
+                }
+                Some(_) => self.escape = Escape::Begun,
+            }
+        }
+        at
+    }
+
+    fn end_held_string(&mut self, tree: &Tree, found: &mut impl FnMut(u8, Value<'_>)) {
+        if self.string == Purpose::Key {
+            self.target = if self.long { NONE } else { tree.child(self.node, &self.held, self.held.len()) };
+            self.mode = Mode::Colon;
+            return;
+        }
+        let held = std::mem::take(&mut self.held);
+        self.give(tree, if self.long { Value::TooLong } else { Value::Text(&held) }, found);
+        self.held = held;
+        self.mode = Mode::Next;
+    }
+
+    /// One byte of an escape; whether it was taken. Unpaired surrogates become U+FFFD.
+    fn unescape(&mut self, byte: u8) -> bool {
+        match self.escape {
+            Escape::None => return false,
+            Escape::Begun => {
+                self.escape = Escape::None;
+                match byte {
+                    b'u' => self.escape = Escape::Unit { digits: 0, unit: 0, high: 0 },
+                    b'n' => self.hold(b"\n"),
+                    b't' => self.hold(b"\t"),
+                    b'r' => self.hold(b"\r"),
+                    b'b' => self.hold(b"\x08"),
+                    b'f' => self.hold(b"\x0c"),
+                    _ => self.hold(&[byte]),
+                }
+            }
+            Escape::Unit { digits, unit, high } => {
+                let Some(digit) = char::from(byte).to_digit(16) else {
+                    self.mode = Mode::Malformed;
+                    self.escape = Escape::None;
+                    return true;
+                };
+                #[expect(clippy::cast_possible_truncation, reason = "a hexadecimal digit")]
+                let unit = unit << 4 | digit as u16;
+                self.escape = Escape::Unit { digits: digits + 1, unit, high };
+                if digits == 3 {
+                    self.end_unit(unit, high);
+                }
+            }
+            Escape::High { high, begun: false } if byte == b'\\' => self.escape = Escape::High { high, begun: true },
+            Escape::High { high, begun: true } if byte == b'u' => {
+                self.escape = Escape::Unit { digits: 0, unit: 0, high };
+            }
+            Escape::High { begun, .. } => {
+                self.hold_char(char::REPLACEMENT_CHARACTER);
+                self.escape = if begun { Escape::Begun } else { Escape::None };
+                return false;
+            }
+        }
+        true
+    }
+
+    fn end_unit(&mut self, unit: u16, high: u16) {
+        self.escape = Escape::None;
+        if high != 0 {
+            if let Some(Ok(pair)) = char::decode_utf16([high, unit]).next() {
+                return self.hold_char(pair);
+            }
+            self.hold_char(char::REPLACEMENT_CHARACTER);
+        }
+        if (0xd800..0xdc00).contains(&unit) {
+            self.escape = Escape::High { high: unit, begun: false };
+        } else {
+            self.hold_char(char::from_u32(u32::from(unit)).unwrap_or(char::REPLACEMENT_CHARACTER));
+        }
+    }
+
+    fn hold_char(&mut self, char: char) {
+        self.hold(char.encode_utf8(&mut [0; 4]).as_bytes());
+    }
+
+    fn hold(&mut self, part: &[u8]) {
+        if self.held.len() + part.len() > VALUE_LIMIT {
+            self.long = true;
+        } else {
+            self.held.extend_from_slice(part);
+        }
+    }
+
+    /// A number or literal that ended beyond an earlier piece.
+    fn scalar(&mut self, tree: &Tree, bytes: &[u8], at: usize, found: &mut impl FnMut(u8, Value<'_>)) -> usize {
+        let len = scalar_len(&bytes[at..]);
+        self.hold(&bytes[at..at + len]);
+        if at + len < bytes.len() {
+            let held = std::mem::take(&mut self.held);
+            self.end_scalar(tree, &held, found);
+            self.held = held;
+        }
+        at + len
+    }
+
+    #[inline]
+    fn end_scalar(&mut self, tree: &Tree, text: &[u8], found: &mut impl FnMut(u8, Value<'_>)) {
+        self.mode = Mode::Next;
+        let value = match text {
+            _ if self.long => Value::TooLong,
+            b"null" => Value::Null,
+            b"true" => Value::Bool(true),
+            b"false" => Value::Bool(false),
+            [b'-' | b'0'..=b'9', ..] => Value::Number(text),
+            _ => {
+                self.mode = Mode::Malformed;
+                return;
+            }
+        };
+        self.give(tree, value, found);
+    }
+
+    #[inline]
+    fn give(&self, tree: &Tree, value: Value<'_>, found: &mut impl FnMut(u8, Value<'_>)) {
+        if let Some(field) = tree.field(self.target) {
+            found(field, value);
+        }
+    }
+
+    #[inline]
+    fn open(&mut self, tree: &Tree, array: bool, found: &mut impl FnMut(u8, Value<'_>)) {
+        if !self.push(array) {
+            return;
+        }
+        self.give(tree, if array { Value::Array } else { Value::Object }, found);
+        if !tree.leads_on(self.target, array) {
+            self.passing = self.depth;
+            self.mode = Mode::Pass;
+            return;
+        }
+        self.node = self.target;
+        if array {
+            self.element(tree, Mode::FirstValue);
+        } else {
+            self.mode = Mode::FirstKey;
+        }
+    }
+
+    #[inline]
+    fn element(&mut self, tree: &Tree, mode: Mode) {
+        self.target = tree.element(self.node);
+        self.mode = mode;
+    }
+
+    #[inline]
+    fn close(&mut self, tree: &Tree, byte: u8) {
+        if self.pop(byte) {
+            self.node = tree.parent(self.node);
+            self.mode = if self.depth == 0 { Mode::Closed } else { Mode::Next };
+        }
+    }
+
+    /// Through a container that nobody asked for.
+    fn pass(&mut self, bytes: &[u8], mut at: usize) -> usize {
+        while let Some(&byte) = bytes.get(at) {
+            at += 1;
+            match byte {
+                b'"' => {
+                    self.string = Purpose::Pass;
+                    self.escape = Escape::None;
+                    self.mode = Mode::String;
+                    at = self.pass_string(bytes, at);
+                    if self.mode != Mode::Pass {
+                        return at;
+                    }
+                }
+                b'{' | b'[' if !self.push(byte == b'[') => return at,
+                b'}' | b']' => {
+                    if !self.pop(byte) {
+                        return at;
+                    }
+                    if self.depth < self.passing {
+                        self.passing = 0;
+                        self.mode = if self.depth == 0 { Mode::Closed } else { Mode::Next };
+                        return at;
+                    }
+                }
+                _ => {}
+            }
+        }
+        at
+    }
+
+    #[inline]
+    fn push(&mut self, array: bool) -> bool {
+        let fits = self.depth < DEPTH_LIMIT;
+        if fits {
+            self.depth += 1;
+            self.kinds = self.kinds << 1 | u64::from(array);
+        } else {
+            self.mode = Mode::TooDeep;
+        }
+        fits
+    }
+
+    #[inline]
+    fn pop(&mut self, byte: u8) -> bool {
+        let fits = (self.kinds & 1 == 1) == (byte == b']');
+        self.depth -= 1;
+        self.kinds >>= 1;
+        if !fits {
+            self.mode = Mode::Malformed;
+        }
+        fits
+    }
+
+    #[inline]
+    fn note_free(&mut self, kind: FreeKind, start: usize, end: usize) {
+        if let (Ok(start), Ok(end)) = (u16::try_from(start), u16::try_from(end))
+            && let Some(slot) = self.free.get_mut(usize::from(self.frees))
+        {
+            *slot = Free { kind, start, end };
+            self.frees += 1;
+        }
+    }
+}
+
+/// How many bytes of a number or literal are here.
+#[inline]
+fn scalar_len(bytes: &[u8]) -> usize {
+    bytes
+        .iter()
+        .position(|byte| !matches!(byte, b'0'..=b'9' | b'a'..=b'z' | b'A'..=b'Z' | b'-' | b'+' | b'.'))
+        .unwrap_or(bytes.len())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,1 +1,231 @@
-//! TODO
+//! Server-sent events by the WHATWG rules, in pieces: nothing of an event is held.
+//!
+//! Beyond the rules, for what providers send: an event at the end of the body needs no blank line, and JSON outside of
+//! `data` (a bare object in the middle of the stream, a field named `error`) is given out as [`Piece::Bare`] and [`Piece::Error`].
+
+use memchr::memchr2;
+
+/// A piece of an event stream.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Piece<'a> {
+    /// The next part of the event's data and where in the read bytes it begins. Lines are joined by a part `\n`.
+    Data(&'a [u8], usize),
+    /// The next part of the event's name.
+    Name(&'a [u8]),
+    /// The next part of an object that stands bare in the stream: the lines from a `{` to a blank line.
+    Bare(&'a [u8]),
+    /// The next part of the value of a field named `error`.
+    Error(&'a [u8]),
+    /// The event has ended. It had data if `data`; only then it is an event.
+    End {
+        /// At least one `data` line was in it (maybe an empty one).
+        data: bool,
+    },
+}
+
+/// Cuts an event stream. Holds a few bytes of state and no data.
+#[derive(Clone, Copy, Debug)]
+pub struct Framer {
+    line: Line,
+    field: [u8; 6],
+    /// Bytes of a field's name seen so far, or of the byte order mark.
+    seen: u8,
+    /// The last byte read was a CR: an LF that follows belongs to it.
+    cr: bool,
+    data: bool,
+    /// Lines of a bare object are being read.
+    bare: bool,
+    /// Something other than data was in the event: a name, JSON.
+    begun: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Line {
+    Mark,
+    Field,
+    Space(Value),
+    Value(Value),
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Value {
+    Data,
+    Name,
+    Bare,
+    Error,
+    Ignored,
+}
+
+const MARK: [u8; 3] = [0xef, 0xbb, 0xbf];
+
+impl Default for Framer {
+    fn default() -> Self {
+        Self { line: Line::Mark, field: [0; 6], seen: 0, cr: false, data: false, bare: false, begun: false }
+    }
+}
+
+impl Framer {
+    /// Reads up to and including the end of one event and returns how many bytes were taken: all of them if none ended.
+    #[inline]
+    pub fn read(&mut self, bytes: &[u8], piece: &mut impl FnMut(Piece<'_>)) -> usize {
+        let mut at = 0;
+        while let Some(&byte) = bytes.get(at) {
+            match self.line {
+                // The most common line, if its field's name lies wholly in the bytes.
+                Line::Field if self.seen == 0 && !self.bare && bytes[at..].starts_with(b"data:") => {
+                    at += 5;
+                    self.begin_data(piece);
+                    self.line = Line::Space(Value::Data);
+                }
+                Line::Field if byte == b'\n' && self.cr => at += 1,
+                Line::Field if byte == b'\n' || byte == b'\r' => {
+                    at += 1;
+                    let blank = self.seen == 0;
+                    self.line_without_colon(piece);
+                    self.end_line(byte);
+                    if blank && self.end_event(piece) {
+                        return at;
+                    }
+                    continue;
+                }
+                Line::Field if byte == b':' => {
+                    at += 1;
+                    let value = self.value(piece);
+                    self.line = Line::Space(value);
+                }
+                Line::Field if self.seen == 0 && !self.data && (byte == b'{' || self.bare) => {
+                    (self.bare, self.begun) = (true, true);
+                    self.line = Line::Value(Value::Bare);
+                }
+                Line::Field => {
+                    at += 1;
+                    if let Some(slot) = self.field.get_mut(usize::from(self.seen)) {
+                        *slot = byte;
+                        self.seen += 1;
+                    }
+                }
+                Line::Space(value) => {
+                    at += usize::from(byte == b' ');
+                    self.line = Line::Value(value);
+                }
+                Line::Value(value) => {
+                    let rest = &bytes[at..];
+                    let end = memchr2(b'\n', b'\r', rest);
+                    let part = &rest[..end.unwrap_or(rest.len())];
+                    if !part.is_empty() {
+                        give(value, part, at, piece);
+                    }
+                    at += part.len();
+                    if end.is_some() {
+                        self.end_line(bytes[at]);
+                        at += 1;
+                        continue;
+                    }
+                }
+                Line::Mark => {
+                    if byte == MARK[usize::from(self.seen)] {
+                        at += 1;
+                        self.seen += 1;
+                    } else {
+                        // Half a mark is a field's name of that many bytes that nobody knows.
+                        self.line = Line::Field;
+                        self.field = [0; 6];
+                    }
+                    if usize::from(self.seen) == MARK.len() {
+                        self.seen = 0;
+                        self.line = Line::Field;
+                    }
+                }
+            }
+            self.cr = false;
+        }
+        at
+    }
+
+    /// The body has ended: what was begun is an event too.
+    pub fn end(&mut self, piece: &mut impl FnMut(Piece<'_>)) {
+        if self.line == Line::Field && self.seen > 0 {
+            self.line_without_colon(piece);
+        }
+        self.end_event(piece);
+        *self = Self::default();
+    }
+
+    /// Whether the next byte begins an event: no line of one was read yet.
+    #[inline]
+    pub const fn between_events(&self) -> bool {
+        matches!(self.line, Line::Field) && self.seen == 0 && !self.data && !self.begun
+    }
+
+    /// How many of the bytes to skip before an event can begin: the LF of a CR LF that was split.
+    #[inline]
+    pub fn skip_line_feed(&mut self, bytes: &[u8]) -> usize {
+        usize::from(std::mem::take(&mut self.cr) && bytes.first() == Some(&b'\n'))
+    }
+
+    /// Goes on behind an event that was read elsewhere and ended with this byte.
+    #[inline]
+    pub const fn passed(&mut self, last: u8) {
+        self.cr = last == b'\r';
+    }
+
+    fn begin_data(&mut self, piece: &mut impl FnMut(Piece<'_>)) {
+        if self.data {
+            piece(Piece::Data(b"\n", 0));
+        }
+        self.data = true;
+    }
+
+    /// What the named field's value is for.
+    fn value(&mut self, piece: &mut impl FnMut(Piece<'_>)) -> Value {
+        match &self.field[..usize::from(self.seen)] {
+            b"data" => {
+                self.begin_data(piece);
+                Value::Data
+            }
+            b"event" => {
+                self.begun = true;
+                Value::Name
+            }
+            b"error" if !self.data => {
+                self.begun = true;
+                Value::Error
+            }
+            _ => Value::Ignored,
+        }
+    }
+
+    /// A line that is nothing but a field's name: its value is empty.
+    fn line_without_colon(&mut self, piece: &mut impl FnMut(Piece<'_>)) {
+        if self.seen > 0 {
+            self.value(piece);
+        }
+    }
+
+    #[inline]
+    const fn end_line(&mut self, byte: u8) {
+        self.line = Line::Field;
+        self.seen = 0;
+        self.cr = byte == b'\r';
+    }
+
+    fn end_event(&mut self, piece: &mut impl FnMut(Piece<'_>)) -> bool {
+        let begun = self.data || self.begun;
+        if begun {
+            piece(Piece::End { data: self.data });
+        }
+        (self.data, self.bare, self.begun) = (false, false, false);
+        begun
+    }
+}
+
+#[inline]
+fn give<'a>(value: Value, part: &'a [u8], at: usize, piece: &mut impl FnMut(Piece<'a>)) {
+    match value {
+        Value::Data => piece(Piece::Data(part, at)),
+        Value::Name => piece(Piece::Name(part)),
+        Value::Bare => piece(Piece::Bare(part)),
+        Value::Error => piece(Piece::Error(part)),
+        Value::Ignored => {}
+    }
+}

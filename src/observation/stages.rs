@@ -129,8 +129,8 @@ mod tests {
         Stamp::from_nanos(ms * MS).unwrap()
     }
 
-    fn span(from: u64, to: u64) -> Option<Interval> {
-        Some(Interval { start: at(from), end: at(to) })
+    fn span(from: u64, to: u64) -> Interval {
+        Interval { start: at(from), end: at(to) }
     }
 
     /// A stream from 1,000 ms to 2,000 ms without a cause for anything: own time 1 ms on each side.
@@ -179,7 +179,8 @@ mod tests {
         let mut observation = plain_sailing();
         let marks = &mut observation.timeline;
         marks.lease_got = Some(at(1_191));
-        (marks.dns, marks.tcp, marks.tls) = (span(1_011, 1_051), span(1_051, 1_081), span(1_081, 1_151));
+        (marks.dns, marks.tcp, marks.tls) =
+            (Some(span(1_011, 1_051)), Some(span(1_051, 1_081)), Some(span(1_081, 1_151)));
         marks.sent_last = Some(at(1_191));
         let expected = [("dns", 40), ("tcp", 30), ("tls", 70), ("pool_wait", 50), ("gateway_request", 1)];
         assert_eq!(stages(&observation)[..5], expected);
@@ -243,7 +244,7 @@ mod tests {
         let mut timeline = Timeline::begin(at(1_000));
         timeline.request_end = Some(at(1_000));
         timeline.lease_wanted = Some(at(1_002));
-        timeline.dns = span(1_002, 1_022);
+        timeline.dns = Some(span(1_002, 1_022));
         timeline.end = Some(at(1_032));
         let mut observation = Observation::begin(ExchangeId(1), SystemTime::UNIX_EPOCH, timeline, Outcome::Unreachable);
         observation.attempts = 1;

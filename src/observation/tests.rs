@@ -1,15 +1,16 @@
+use super::*;
 use crate::clock::Stamp;
 
-use super::*;
-
 const MS: u64 = 1_000_000;
+
+type Cause = fn(&mut Observation);
 
 fn at(ms: u64) -> Stamp {
     Stamp::from_nanos(ms * MS).unwrap()
 }
 
-fn ms(span: u64) -> Option<Nanos> {
-    Some(Nanos(span * MS))
+fn ms(span: u64) -> Nanos {
+    Nanos(span * MS)
 }
 
 /// A stream of 101 output tokens in 20 events whose generation took 1,000 ms.
@@ -45,15 +46,15 @@ fn stream() -> Observation {
 fn each_latency_has_its_two_ends() {
     let observation = stream();
     let marks = &observation.timeline;
-    assert_eq!(marks.ttfb(), ms(60));
-    assert_eq!(marks.first_event_time(), ms(70));
-    assert_eq!(marks.ttft(), ms(250));
-    assert_eq!(marks.answer_ttft(), ms(750));
-    assert_eq!(marks.client_ttft(), ms(305));
-    assert_eq!(marks.duration(), ms(1_300));
-    assert_eq!(marks.generation(), ms(1_000));
-    assert_eq!(Some(observation.wall()), ms(1_360));
-    assert_eq!(observation.client_duration(), ms(1_360));
+    assert_eq!(marks.ttfb(), Some(ms(60)));
+    assert_eq!(marks.first_event_time(), Some(ms(70)));
+    assert_eq!(marks.ttft(), Some(ms(250)));
+    assert_eq!(marks.answer_ttft(), Some(ms(750)));
+    assert_eq!(marks.client_ttft(), Some(ms(305)));
+    assert_eq!(marks.duration(), Some(ms(1_300)));
+    assert_eq!(marks.generation(), Some(ms(1_000)));
+    assert_eq!(observation.wall(), ms(1_360));
+    assert_eq!(observation.client_duration(), Some(ms(1_360)));
 }
 
 #[test]
@@ -84,7 +85,7 @@ fn what_was_not_observed_is_absent_not_zero() {
 #[test]
 fn tpot_and_speeds() {
     let observation = stream();
-    assert_eq!(observation.tpot(), ms(10));
+    assert_eq!(observation.tpot(), Some(ms(10)));
     assert_eq!(observation.output_speed(), Some(100.0));
     assert_eq!(observation.end_to_end_speed(), Some(101.0 / 1.3));
     assert_eq!(observation.tokens_per_event(), Some(101.0 / 20.0));
@@ -102,7 +103,7 @@ fn tpot_rounds_to_the_nanosecond() {
 
 #[test]
 fn each_reason_takes_tpot_away() {
-    let reasons: [(&str, fn(&mut Observation)); 11] = [
+    let reasons: [(&str, Cause); 11] = [
         ("usage unknown", |o| o.facts.usage.output = None),
         ("one token", |o| o.facts.usage.output = Some(1)),
         ("one stamp", |o| o.timeline.last_output = o.timeline.first_output),
@@ -129,7 +130,7 @@ fn a_count_that_came_with_the_finish_is_whole_whatever_the_transport_did() {
     observation.outcome = Outcome::Truncated;
     assert_eq!(observation.tpot(), None);
     observation.facts.finish_reasons.push("stop".into());
-    assert_eq!(observation.tpot(), ms(10));
+    assert_eq!(observation.tpot(), Some(ms(10)));
 }
 
 #[test]
@@ -161,13 +162,13 @@ fn hidden_reasoning_is_counted_but_not_seen() {
 fn request_overhead_leaves_out_the_lease_and_pending_writes() {
     let mut observation = stream();
     // 40 ms from the request's end to its departure, 30 of them for the lease.
-    assert_eq!(observation.overhead_request(), ms(10));
+    assert_eq!(observation.overhead_request(), Some(ms(10)));
     observation.timeline.waits.upload = Nanos(6 * MS);
     observation.timeline.waits.upload_before_request_end = Nanos(2 * MS);
-    assert_eq!(observation.overhead_request(), ms(6));
+    assert_eq!(observation.overhead_request(), Some(ms(6)));
     // Only the part of the lease behind the request's end is inside the interval.
     observation.timeline.request_end = Some(at(130));
-    assert_eq!(observation.overhead_request(), ms(4));
+    assert_eq!(observation.overhead_request(), Some(ms(4)));
     // A lease got before the request ended is not inside it at all.
     observation.timeline.request_end = Some(at(146));
     assert_eq!(observation.overhead_request(), Some(Nanos::ZERO));
@@ -175,7 +176,7 @@ fn request_overhead_leaves_out_the_lease_and_pending_writes() {
 
 #[test]
 fn request_overhead_is_absent_where_it_means_nothing() {
-    let causes: [fn(&mut Observation); 4] = [
+    let causes: [Cause; 4] = [
         |o| o.flags.early_response = true,
         |o| o.attempts = 2,
         |o| o.flags.retried = true,
@@ -191,9 +192,9 @@ fn request_overhead_is_absent_where_it_means_nothing() {
 #[test]
 fn first_output_overhead_leaves_out_the_clients_part() {
     let mut observation = stream();
-    assert_eq!(observation.timeline.overhead_first_output(), ms(5));
+    assert_eq!(observation.timeline.overhead_first_output(), Some(ms(5)));
     observation.timeline.waits.first_output = Nanos(4 * MS);
-    assert_eq!(observation.timeline.overhead_first_output(), ms(1));
+    assert_eq!(observation.timeline.overhead_first_output(), Some(ms(1)));
 }
 
 #[test]

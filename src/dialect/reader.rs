@@ -1,0 +1,225 @@
+//! Reads the events of one reply by its dialect: pieces in, one [`Signal`] per event out.
+
+use super::{
+    Dialect, Facts, Signal, anthropic, openai_chat, openai_responses,
+    reply::{Event, Reply},
+};
+use crate::framing::json::{Free, Progress, Scanner};
+
+/// The end marker that is no JSON. Most dialects' streams may end with it, whatever else they end with.
+const DONE: &[u8] = b"[DONE]";
+
+/// The event name that makes any event an error.
+const ERROR_NAME: &[u8] = b"error";
+
+/// Not (or no longer) the beginning of what is compared.
+const NO_MATCH: u8 = u8::MAX;
+
+/// Reads a reply's events, one after another.
+#[derive(Debug)]
+pub(super) struct Reader {
+    dialect: Dialect,
+    scanner: Scanner,
+    reply: Reply,
+    event: Event,
+    /// Something of the present event was read.
+    open: bool,
+    /// It was not data.
+    stray: bool,
+    /// How much of [`DONE`] the data was so far.
+    done: u8,
+    /// How much of [`ERROR_NAME`] the name was so far.
+    name: u8,
+}
+
+/// What an ended event was.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Read {
+    /// An event that said this.
+    Event(Signal),
+    /// An event that could not be read.
+    Unreadable,
+    /// No event: nothing with data.
+    Nothing,
+}
+
+impl Reader {
+    pub(super) fn new(dialect: Dialect) -> Self {
+        Self {
+            dialect,
+            scanner: Scanner::default(),
+            reply: Reply::default(),
+            event: Event::default(),
+            open: false,
+            stray: false,
+            done: 0,
+            name: 0,
+        }
+    }
+
+    /// The next part of the event's data.
+    #[inline]
+    pub(super) fn data(&mut self, part: &[u8]) {
+        if !self.open || self.stray {
+            self.open();
+        }
+        if self.done == NO_MATCH {
+            self.scan(part);
+        } else {
+            self.maybe_done(part);
+        }
+    }
+
+    /// The next part of the event's name.
+    pub(super) fn name(&mut self, part: &[u8]) {
+        follow(&mut self.name, ERROR_NAME, part);
+    }
+
+    /// JSON outside of data, or the value of an `error` field: nothing but an error is taken from it.
+    pub(super) fn stray(&mut self, part: &[u8], error: bool) {
+        if !self.open {
+            self.open();
+            self.stray = true;
+            if error {
+                self.begin_error();
+            }
+        }
+        self.scan(part);
+    }
+
+    /// The event has ended; it had data or not.
+    #[inline]
+    pub(super) fn end(&mut self, data: bool) -> Read {
+        let named_error = usize::from(self.name) == ERROR_NAME.len();
+        self.name = 0;
+        if data && !self.open {
+            self.open();
+        }
+        if !std::mem::take(&mut self.open) {
+            return Read::Nothing;
+        }
+        if !data {
+            if self.event.error {
+                self.dialect_end();
+            }
+            return Read::Nothing;
+        }
+        if self.dialect == Dialect::Other {
+            return Read::Event(Signal::default());
+        }
+        if named_error {
+            self.begin_error();
+            return Read::Event(self.dialect_end());
+        }
+        if usize::from(self.done) == DONE.len() {
+            self.reply.ended = true;
+            return Read::Event(Signal { end: true, ..Signal::default() });
+        }
+        match self.scanner.progress() {
+            Progress::Closed => Read::Event(self.dialect_end()),
+            Progress::Blank if self.done == NO_MATCH || self.done == 0 => Read::Event(Signal::default()),
+            _ => Read::Unreadable,
+        }
+    }
+
+    /// The next part of a reply that is one plain document.
+    pub(super) fn document(&mut self, part: &[u8]) -> Progress {
+        let before = self.scanner.progress();
+        self.scan(part);
+        let now = self.scanner.progress();
+        if now == Progress::Closed && before != now {
+            self.dialect_end();
+            self.reply.ended = true;
+        }
+        now
+    }
+
+    /// The free values of the event that just ended, if another one alike would say the same: it has output, and nothing
+    /// in it was told that would have to be told again.
+    pub(super) fn alike(&self) -> Option<&[Free]> {
+        let plain = !self.event.telling && !self.event.error && self.done == NO_MATCH;
+        plain.then(|| self.scanner.free())
+    }
+
+    pub(super) fn facts(&self) -> Facts {
+        match self.dialect {
+            Dialect::OpenAiChat | Dialect::Other => openai_chat::facts(&self.reply),
+            Dialect::OpenAiResponses => openai_responses::facts(&self.reply),
+            Dialect::Anthropic => anthropic::facts(&self.reply),
+        }
+    }
+
+    #[inline]
+    fn open(&mut self) {
+        self.open = true;
+        self.stray = false;
+        self.event = Event::default();
+        self.done = 0;
+        self.scanner.restart();
+        if usize::from(self.name) == ERROR_NAME.len() {
+            self.begin_error();
+        }
+    }
+
+    /// Data that may still turn out to be the end marker.
+    #[inline]
+    fn maybe_done(&mut self, part: &[u8]) {
+        let before = usize::from(self.done);
+        if before == DONE.len() && part.iter().all(u8::is_ascii_whitespace) {
+            return;
+        }
+        follow(&mut self.done, DONE, part);
+        if self.done == NO_MATCH {
+            self.scan(&DONE[..before]);
+            self.scan(part);
+        }
+    }
+
+    #[inline]
+    fn scan(&mut self, part: &[u8]) {
+        let Self { scanner, reply, event, .. } = self;
+        match self.dialect {
+            Dialect::OpenAiChat => scanner.read(&openai_chat::TREE, part, &mut |field, value| {
+                openai_chat::found(reply, event, field, value);
+            }),
+            Dialect::OpenAiResponses => scanner.read(&openai_responses::TREE, part, &mut |field, value| {
+                openai_responses::found(reply, event, field, value);
+            }),
+            Dialect::Anthropic => scanner.read(&anthropic::TREE, part, &mut |field, value| {
+                anthropic::found(reply, event, field, value);
+            }),
+            Dialect::Other => {}
+        }
+    }
+
+    fn begin_error(&mut self) {
+        let Self { reply, event, .. } = self;
+        match self.dialect {
+            Dialect::OpenAiChat => openai_chat::begin_error(reply, event),
+            Dialect::OpenAiResponses => openai_responses::begin_error(reply, event),
+            Dialect::Anthropic => anthropic::begin_error(reply, event),
+            Dialect::Other => {}
+        }
+    }
+
+    #[inline]
+    fn dialect_end(&mut self) -> Signal {
+        let Self { reply, event, .. } = self;
+        match self.dialect {
+            Dialect::OpenAiChat => openai_chat::end(reply, event),
+            Dialect::OpenAiResponses => openai_responses::end(reply, event),
+            Dialect::Anthropic => anthropic::end(reply, event),
+            Dialect::Other => Signal::default(),
+        }
+    }
+}
+
+/// Follows a word through pieces: `seen` of its bytes came before.
+#[inline]
+fn follow(seen: &mut u8, word: &[u8], part: &[u8]) {
+    let begin = usize::from(*seen);
+    let fits = *seen != NO_MATCH && word.get(begin..).is_some_and(|rest| rest.starts_with(part));
+    #[expect(clippy::cast_possible_truncation, reason = "within a word of a few bytes")]
+    let now = (begin + part.len()) as u8;
+    *seen = if fits { now } else { NO_MATCH };
+}

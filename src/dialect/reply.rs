@@ -1,0 +1,146 @@
+//! What is kept of a reply while it is read, and what all dialects have in common.
+
+use super::{Facts, Kinds, Signal, Usage, usage::Counts};
+use crate::framing::json::Value;
+
+/// Fields that mean the same in each dialect's tree. A dialect's own begin at [`OWN`], counts at
+/// [`super::usage::COUNT`].
+pub(super) const MODEL: u8 = 0;
+pub(super) const ERROR: u8 = 1;
+pub(super) const ERROR_TYPE: u8 = 2;
+pub(super) const ERROR_CODE: u8 = 3;
+pub(super) const OWN: u8 = 16;
+
+/// How many finish reasons are kept: replies with more choices are not asked for in earnest.
+const FINISH_LIMIT: usize = 32;
+
+/// The longest name (model, reason, error type) that is kept, in bytes.
+const NAME_LIMIT: usize = 256;
+
+/// One reply, as far as it was read.
+#[derive(Debug, Default)]
+pub(super) struct Reply {
+    pub(super) counts: Counts,
+    pub(super) model: Option<String>,
+    /// By the choice's index, in the order they came.
+    pub(super) finish: Vec<(u32, String)>,
+    pub(super) error: Option<String>,
+    pub(super) ended: bool,
+    pub(super) multi_choice: bool,
+    pub(super) summarised: bool,
+}
+
+/// One event (or plain document), as far as it was read.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Event {
+    pub(super) output: Kinds,
+    pub(super) error: bool,
+    /// It said something that an event alike must say again: a count, a finish, an error.
+    pub(super) telling: bool,
+    /// The error's type was seen, so its code does not matter.
+    error_typed: bool,
+    /// What the dialect makes of the event's type.
+    pub(super) kind: u8,
+    /// What it makes of the type of the part inside.
+    pub(super) part: u8,
+    /// Which of its fields were seen filled.
+    pub(super) filled: u8,
+    /// Choices seen.
+    pub(super) choices: u8,
+    /// The present choice's index, once seen.
+    pub(super) choice: Option<u32>,
+}
+
+impl Event {
+    /// Takes a field that says only whether there is something.
+    #[inline]
+    pub(super) fn fill(&mut self, flag: u8, value: Value<'_>) {
+        if is_something(value) {
+            self.filled |= flag;
+        }
+    }
+
+    pub(super) const fn has(&self, flag: u8) -> bool {
+        self.filled & flag != 0
+    }
+}
+
+impl Reply {
+    /// Takes a field that all dialects have.
+    pub(super) fn take(&mut self, event: &mut Event, field: u8, value: Value<'_>) {
+        match field {
+            MODEL if self.model.is_none() => self.model = name(value),
+            MODEL => {}
+            ERROR => {
+                if is_something(value) || matches!(value, Value::Array | Value::TooLong) {
+                    event.error = true;
+                    event.telling = true;
+                }
+            }
+            ERROR_TYPE | ERROR_CODE => {
+                if let Some(name) = name(value)
+                    && !event.error_typed
+                {
+                    event.error_typed = field == ERROR_TYPE;
+                    self.error = Some(name);
+                }
+            }
+            _ => {
+                event.telling = true;
+                self.counts.take(field, value);
+            }
+        }
+    }
+
+    /// Takes a finish reason: the last one of each choice stands.
+    pub(super) fn finish(&mut self, choice: u32, reason: String) {
+        if let Some(known) = self.finish.iter_mut().find(|(index, _)| *index == choice) {
+            known.1 = reason;
+        } else if self.finish.len() < FINISH_LIMIT {
+            self.finish.push((choice, reason));
+        }
+    }
+
+    /// The event has ended with this output.
+    pub(super) fn end(&mut self, event: &Event, output: Kinds, end: bool) -> Signal {
+        if event.error && self.error.is_none() {
+            self.error = Some("error".to_owned());
+        }
+        self.ended |= end;
+        Signal { output, end, error: event.error }
+    }
+
+    pub(super) fn facts(&self, usage: Usage) -> Facts {
+        let mut finish: Vec<_> = self.finish.iter().collect();
+        finish.sort_by_key(|(choice, _)| *choice);
+        Facts {
+            response_model: self.model.clone(),
+            finish_reasons: finish.into_iter().map(|(_, reason)| reason.clone()).collect(),
+            usage,
+            ended: self.ended,
+            error: self.error.clone(),
+            multi_choice: self.multi_choice,
+            summarised_reasoning: self.summarised,
+        }
+    }
+}
+
+/// Whether a field has anything in it. An array alone says nothing: its elements do.
+#[inline]
+pub(super) const fn is_something(value: Value<'_>) -> bool {
+    match value {
+        Value::Filled | Value::Object | Value::Number(_) | Value::Bool(true) => true,
+        Value::Text(text) => !text.is_empty(),
+        _ => false,
+    }
+}
+
+/// A value that is a name: a string or number, not empty and not too long.
+pub(super) fn name(value: Value<'_>) -> Option<String> {
+    match value {
+        Value::Text(text) | Value::Number(text) if !text.is_empty() && text.len() <= NAME_LIMIT => {
+            Some(String::from_utf8_lossy(text).into_owned())
+        }
+        _ => None,
+    }
+}

@@ -1,0 +1,113 @@
+//! Searches over bytes, by words. Plain arithmetic, no intrinsics.
+
+const ONES: u64 = u64::MAX / 255;
+const HIGHS: u64 = ONES << 7;
+
+/// Where the first `"` or `\` stands; absent if there is neither.
+///
+/// Most JSON strings are short, so the first four words are searched here; a call into a wider search costs about
+/// 30 instructions and pays only beyond them.
+#[inline]
+pub(super) fn quote_or_escape(bytes: &[u8]) -> Option<usize> {
+    let mut at = 0;
+    while at < 32 {
+        let Some(word) = word(bytes, at) else {
+            return bytes[at..].iter().position(|&byte| byte == b'"' || byte == b'\\').map(|index| at + index);
+        };
+        let found = zeros(word ^ (ONES * b'"' as u64)) | zeros(word ^ (ONES * b'\\' as u64));
+        if found != 0 {
+            return Some(at + first(found));
+        }
+        at += 8;
+    }
+    memchr::memchr2(b'"', b'\\', &bytes[at..]).map(|index| at + index)
+}
+
+/// Where the first `"`, `\` or control character (line ends are among them) stands; absent if there is none.
+#[inline]
+pub(super) fn quote_escape_or_control(bytes: &[u8]) -> Option<usize> {
+    let mut at = 0;
+    while let Some(word) = word(bytes, at) {
+        // With one bit turned, the quote is just above the controls and all else above it.
+        let turned = word ^ (ONES * 2);
+        let quotes_or_controls = turned.wrapping_sub(ONES * 0x21) & !turned & HIGHS;
+        let found = quotes_or_controls | zeros(word ^ (ONES * b'\\' as u64));
+        if found != 0 {
+            return Some(at + first(found));
+        }
+        at += 8;
+    }
+    bytes[at..].iter().position(|&byte| byte == b'"' || byte == b'\\' || byte < b' ').map(|index| at + index)
+}
+
+/// How many bytes `a` and `b` begin with in common.
+#[inline]
+pub(super) fn common_prefix(a: &[u8], b: &[u8]) -> usize {
+    let equal = 32 * a.as_chunks::<32>().0.iter().zip(b.as_chunks::<32>().0).take_while(|(a, b)| a == b).count();
+    let mut at = equal;
+    while let (Some(left), Some(right)) = (word(a, at), word(b, at)) {
+        if left != right {
+            return at + first(left ^ right);
+        }
+        at += 8;
+    }
+    let len = a.len().min(b.len());
+    // What is left over is compared as the end of the last whole word: the bytes before are equal.
+    if len >= 8
+        && at < len
+        && let (Some(left), Some(right)) = (word(a, len - 8), word(b, len - 8))
+    {
+        return if left == right { len } else { len - 8 + first(left ^ right) };
+    }
+    at + a[at..].iter().zip(&b[at..]).take_while(|(left, right)| left == right).count()
+}
+
+/// The eight bytes at `at`, the first one lowest.
+#[inline]
+pub(super) fn word(bytes: &[u8], at: usize) -> Option<u64> {
+    Some(u64::from_le_bytes(*bytes.get(at..)?.first_chunk()?))
+}
+
+/// A word whose lowest set bit is in the first zero byte (bits above it may be wrong by a carry); 0 if there is none.
+#[inline]
+const fn zeros(word: u64) -> u64 {
+    word.wrapping_sub(ONES) & !word & HIGHS
+}
+
+/// The index of the byte with the lowest set bit.
+#[inline]
+const fn first(word: u64) -> usize {
+    word.trailing_zeros() as usize / 8
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn quotes_are_found_where_a_plain_search_finds_them(bytes in proptest::collection::vec(0_u8..=255, 0..100)) {
+            prop_assert_eq!(quote_or_escape(&bytes), bytes.iter().position(|&byte| byte == b'"' || byte == b'\\'));
+        }
+
+        #[test]
+        fn string_parts_end_where_a_plain_search_ends_them(bytes in proptest::collection::vec(0_u8..=255, 0..100)) {
+            let plain = bytes.iter().position(|&byte| byte == b'"' || byte == b'\\' || byte < 32);
+            prop_assert_eq!(quote_escape_or_control(&bytes), plain);
+        }
+
+        #[test]
+        fn prefixes_are_as_long_as_a_plain_comparison_says(
+            a in proptest::collection::vec(0_u8..=255, 0..100),
+            cut in 0_usize..100,
+            tail in proptest::collection::vec(0_u8..=255, 0..9),
+        ) {
+            let mut b = a[..cut.min(a.len())].to_vec();
+            b.extend(tail);
+            let plain = a.iter().zip(&b).take_while(|(left, right)| left == right).count();
+            prop_assert_eq!(common_prefix(&a, &b), plain);
+        }
+    }
+}

@@ -1,0 +1,509 @@
+//! The handles of one upstream and of one (upstream, model): cells resolved once, observed without lock or allocation.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock},
+};
+
+use prometheus::{IntCounter, IntGauge};
+
+use super::room::{Room, Waiting};
+use crate::{
+    clock::{Nanos, Stamp},
+    dialect::{Dialect, Endpoint, ObserverOff},
+    metrics::{
+        Catalogue, Child, Exemplar, Histogram,
+        family::{Cell, Family, NONE, OTHER},
+    },
+    observation::{Observation, Outcome, STAGES, input_class, load_class, output_class},
+    timeline::Timeline,
+};
+
+/// Models per upstream that become label values without being configured, those configured included in the count.
+const MODELS: usize = 64;
+/// Bytes of a model's name as a label value.
+const MODEL_BYTES: usize = 128;
+
+/// What all upstreams and pairs share.
+#[derive(Debug)]
+pub(super) struct Shared {
+    pub(super) catalogue: Catalogue,
+    /// Ascending, without repeats.
+    pub(super) deadlines: Box<[Nanos]>,
+}
+
+/// Handles of one upstream, resolved at start-up and held with its route.
+#[derive(Debug)]
+pub struct UpstreamHandles {
+    name: Arc<str>,
+    shared: Arc<Shared>,
+    cells: Arc<UpstreamCells>,
+    models: RwLock<HashMap<Box<str>, Arc<Pair>>>,
+    other: OnceLock<Arc<Pair>>,
+    none: OnceLock<Arc<Pair>>,
+}
+
+#[derive(Debug)]
+struct UpstreamCells {
+    overhead_request: Child<Histogram>,
+    overhead_first_output: Child<Histogram>,
+    overhead_event: Child<Histogram>,
+    connections: [Child<IntCounter>; 2],
+    connect: [Child<Histogram>; 3],
+    pool_wait: Child<Histogram>,
+    observer_off: [Child<IntCounter>; 4],
+}
+
+/// Handles of one (upstream, model) pair: what is observed while an exchange runs.
+#[derive(Debug)]
+pub struct Pair {
+    upstream: Arc<str>,
+    model: Box<str>,
+    shared: Arc<Shared>,
+    cells: Arc<UpstreamCells>,
+    room: Mutex<Room>,
+
+    reads: Child<IntCounter>,
+    response_bytes: Child<IntCounter>,
+    events: Child<IntCounter>,
+    output_events: Child<IntCounter>,
+    coalesced: Child<IntCounter>,
+    gap: Child<Histogram>,
+
+    ttfb: Child<Histogram>,
+    first_event: Child<Histogram>,
+    ttft: Child<Histogram>,
+    answer_ttft: Child<Histogram>,
+    client_ttft: Child<Histogram>,
+
+    started: Child<IntCounter>,
+    in_flight: Child<IntGauge>,
+    in_flight_time: Child<IntCounter>,
+    in_flight_peak: Child<IntGauge>,
+    oldest_wait: Child<IntGauge>,
+    /// By deadline.
+    met: Box<[Child<IntCounter>]>,
+    missed: Box<[Child<IntCounter>]>,
+
+    abandoned_wait: Child<Histogram>,
+    tpot: Child<Histogram>,
+    max_gap: Child<Histogram>,
+    duration: [Child<Histogram>; 2],
+    client_duration: Child<Histogram>,
+    stage_time: [Child<IntCounter>; 13],
+    tokens: [Child<IntCounter>; 5],
+    request_bytes: Child<IntCounter>,
+    stalls: [Child<IntCounter>; 2],
+    stall_time: [Child<IntCounter>; 2],
+    no_usage: Child<IntCounter>,
+    no_output: Child<IntCounter>,
+    hidden_reasoning: Child<IntCounter>,
+}
+
+impl UpstreamHandles {
+    /// Handles of an upstream whose pairs with these models exist at 0.
+    pub(super) fn new(name: &Arc<str>, models: &[String], shared: &Arc<Shared>) -> Self {
+        let cells = Arc::new(UpstreamCells::new(name, &shared.catalogue));
+        let pair = |model: &String| {
+            let pair = Pair::new(name, model, shared, &cells);
+            pair.exist();
+            (model.as_str().into(), Arc::new(pair))
+        };
+        let models = RwLock::new(models.iter().map(pair).collect());
+        let (name, shared) = (name.clone(), shared.clone());
+        Self { name, shared, cells, models, other: OnceLock::new(), none: OnceLock::new() }
+    }
+
+    /// What is known without a model exists at 0.
+    pub(super) fn exist(&self) {
+        let UpstreamCells { overhead_request, overhead_first_output, overhead_event, .. } = &*self.cells;
+        let UpstreamCells { connections, connect, pool_wait, observer_off, .. } = &*self.cells;
+        [overhead_request, overhead_first_output, overhead_event, pool_wait].into_iter().for_each(touch);
+        connections.iter().for_each(touch);
+        connect.iter().for_each(touch);
+        observer_off.iter().for_each(touch);
+        for result in ["ok", "retried", "failed"] {
+            self.shared.catalogue.attempts.child(&[&self.name, result]);
+        }
+    }
+
+    /// The pair this model's exchanges are counted in: its own if it has one or `admit` gives it one.
+    pub(super) fn pair(&self, model: Option<&str>, admit: bool) -> Arc<Pair> {
+        let special = |slot: &OnceLock<Arc<Pair>>, label| slot.get_or_init(|| Arc::new(self.fresh(label))).clone();
+        let Some(model) = model else { return special(&self.none, NONE) };
+        if let Some(pair) = self.models.read().unwrap_or_else(PoisonError::into_inner).get(model) {
+            return pair.clone();
+        }
+        if !admit || !admissible(model) {
+            return special(&self.other, OTHER);
+        }
+        let mut models = self.models.write().unwrap_or_else(PoisonError::into_inner);
+        if let Some(pair) = models.get(model) {
+            return pair.clone();
+        }
+        if models.len() >= MODELS {
+            return special(&self.other, OTHER);
+        }
+        let pair = Arc::new(self.fresh(model));
+        models.insert(model.into(), pair.clone());
+        pair
+    }
+
+    /// Every pair there is.
+    pub(super) fn pairs(&self) -> Vec<Arc<Pair>> {
+        let models = self.models.read().unwrap_or_else(PoisonError::into_inner);
+        models.values().chain(self.other.get()).chain(self.none.get()).cloned().collect()
+    }
+
+    fn fresh(&self, model: &str) -> Pair {
+        Pair::new(&self.name, model, &self.shared, &self.cells)
+    }
+
+    /// `connections_total` and `connect_seconds`: a lease was got, dialled phases where they were.
+    pub fn lease(
+        &self,
+        reused: bool,
+        dns: Option<Nanos>,
+        tcp: Option<Nanos>,
+        tls: Option<Nanos>,
+        pool_wait: Option<Nanos>,
+    ) {
+        self.cells.connections[usize::from(reused)].get().inc();
+        for (phase, span) in self.cells.connect.iter().zip([dns, tcp, tls]) {
+            observe(phase, span);
+        }
+        observe(&self.cells.pool_wait, pool_wait);
+    }
+
+    /// `attempts_total`: `ok`, `retried` or `failed`.
+    pub fn attempt(&self, result: &'static str) {
+        self.shared.catalogue.attempts.child(&[&self.name, result]).inc();
+    }
+}
+
+impl UpstreamCells {
+    fn new(name: &str, catalogue: &Catalogue) -> Self {
+        let overhead = |phase| Child::of(&catalogue.overhead, &[name, phase]);
+        Self {
+            overhead_request: overhead("request"),
+            overhead_first_output: overhead("first_output"),
+            overhead_event: overhead("event"),
+            connections: ["false", "true"].map(|reused| Child::of(&catalogue.connections, &[name, reused])),
+            connect: ["dns", "tcp", "tls"].map(|phase| Child::of(&catalogue.connect, &[name, phase])),
+            pool_wait: Child::of(&catalogue.pool_wait, &[name]),
+            observer_off: OBSERVER_OFF.map(|off| Child::of(&catalogue.observer_off, &[name, off.as_str()])),
+        }
+    }
+}
+
+const OBSERVER_OFF: [ObserverOff; 4] =
+    [ObserverOff::Overflow, ObserverOff::Encoding, ObserverOff::Malformed, ObserverOff::UnknownDialect];
+
+impl Pair {
+    fn new(upstream: &Arc<str>, model: &str, shared: &Arc<Shared>, cells: &Arc<UpstreamCells>) -> Self {
+        fn by<C: Cell, const N: usize>(family: &Arc<Family<C>>, pair: [&str; 2], values: [&str; N]) -> [Child<C>; N] {
+            values.map(|value| Child::of(family, &[pair[0], pair[1], value]))
+        }
+        let c = &shared.catalogue;
+        let p = [upstream.as_ref(), model];
+        let deadlines = |result| {
+            let label = |deadline: &Nanos| deadline.seconds().to_string();
+            let child = |deadline| Child::of(&c.deadline, &[p[0], p[1], &label(deadline), result]);
+            shared.deadlines.iter().map(child).collect()
+        };
+        let [request_bytes, response_bytes] = by(&c.bytes, p, ["request", "response"]);
+        Self {
+            upstream: upstream.clone(),
+            model: model.into(),
+            shared: shared.clone(),
+            cells: cells.clone(),
+            room: Mutex::new(Room::new()),
+            reads: Child::of(&c.reads, &p),
+            response_bytes,
+            events: Child::of(&c.events, &p),
+            output_events: Child::of(&c.output_events, &p),
+            coalesced: Child::of(&c.coalesced_events, &p),
+            gap: Child::of(&c.inter_event, &p),
+            ttfb: Child::of(&c.ttfb, &p),
+            first_event: Child::of(&c.first_event, &p),
+            ttft: Child::of(&c.ttft, &p),
+            answer_ttft: Child::of(&c.answer_ttft, &p),
+            client_ttft: Child::of(&c.client_ttft, &p),
+            started: Child::of(&c.requests_started, &p),
+            in_flight: Child::of(&c.in_flight, &p),
+            in_flight_time: Child::of(&c.in_flight_time, &p),
+            in_flight_peak: Child::of(&c.in_flight_peak, &p),
+            oldest_wait: Child::of(&c.oldest_wait, &p),
+            met: deadlines("met"),
+            missed: deadlines("missed"),
+            abandoned_wait: Child::of(&c.abandoned_wait, &p),
+            tpot: Child::of(&c.tpot, &p),
+            max_gap: Child::of(&c.max_gap, &p),
+            duration: by(&c.duration, p, ["not_ok", "ok"]),
+            client_duration: Child::of(&c.client_duration, &p),
+            stage_time: by(&c.stage_time, p, STAGES),
+            tokens: by(&c.tokens, p, ["input", "cached_input", "cache_write", "output", "reasoning"]),
+            request_bytes,
+            stalls: by(&c.stalls, p, ["upstream", "client"]),
+            stall_time: by(&c.stall_time, p, ["upstream", "client"]),
+            no_usage: Child::of(&c.no_usage, &p),
+            no_output: Child::of(&c.no_output, &p),
+            hidden_reasoning: Child::of(&c.hidden_reasoning, &p),
+        }
+    }
+
+    /// Everything that has no label beyond the pair's, or a closed set of few, exists at 0; of `requests_total` the
+    /// outcome `complete` of the three endpoints a model is usually served at. The other outcomes follow with the first
+    /// exchange of their endpoint ([`Pair::count`]): all of them would be 84 series per pair from the start.
+    fn exist(&self) {
+        let spans = [&self.ttfb, &self.first_event, &self.ttft, &self.answer_ttft, &self.client_ttft, &self.gap];
+        spans.into_iter().for_each(touch);
+        [&self.abandoned_wait, &self.tpot, &self.max_gap, &self.client_duration].into_iter().for_each(touch);
+        self.duration.iter().for_each(touch);
+        let counts = [&self.started, &self.reads, &self.events, &self.output_events, &self.coalesced];
+        counts.into_iter().for_each(touch);
+        [&self.request_bytes, &self.response_bytes].into_iter().for_each(touch);
+        [&self.no_usage, &self.no_output, &self.hidden_reasoning].into_iter().for_each(touch);
+        self.stage_time.iter().chain(&self.tokens).chain(&self.stalls).chain(&self.stall_time).for_each(touch);
+        self.met.iter().chain(&self.missed).for_each(touch);
+        for endpoint in [Endpoint::Chat, Endpoint::Responses, Endpoint::Messages] {
+            for stream in [false, true] {
+                self.requests(endpoint, stream, Outcome::Complete);
+            }
+        }
+    }
+
+    fn requests(&self, endpoint: Endpoint, stream: bool, outcome: Outcome) -> IntCounter {
+        let stream = if stream { "true" } else { "false" };
+        let labels = [&*self.upstream, &*self.model, endpoint.as_str(), stream, outcome.as_str()];
+        self.shared.catalogue.requests.child(&labels)
+    }
+
+    pub(super) fn room(&self) -> MutexGuard<'_, Room> {
+        self.room.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Counts an exchange as started and lets it in.
+    pub(super) fn enter(&self, head: Stamp, waits: bool) -> (u32, Option<u64>) {
+        self.started.get().inc();
+        self.room().enter(head, waits)
+    }
+
+    /// Brings to now what is only true of a moment: gauges, the time integral, deadlines that have passed.
+    pub(super) fn refresh(&self, now: Stamp) {
+        let mut room = self.room();
+        room.overdue(now, &self.shared.deadlines, |index| self.missed[index].get().inc());
+        self.in_flight.get().set(room.in_flight().into());
+        self.in_flight_peak.get().set(room.peak(now).into());
+        self.oldest_wait.get().set(i64::try_from(room.oldest(now).0).unwrap_or(i64::MAX));
+        // An exchange may be booked with an end before the last look, which counted it as running until then; a counter
+        // that stepped back would be read as a restart.
+        let time = self.in_flight_time.get();
+        time.inc_by(room.time(now).saturating_sub(time.get()));
+    }
+
+    /// The first output came after `ttft`: the deadlines not yet counted are.
+    pub(super) fn served(&self, waiting: Waiting, ttft: Nanos) {
+        for (index, deadline) in self.shared.deadlines.iter().enumerate().skip(waiting.missed) {
+            let cells = if ttft <= *deadline { &self.met } else { &self.missed };
+            cells[index].get().inc();
+        }
+    }
+
+    /// The exchange ended at `end` without output: deadlines not yet counted are missed, unless the client left before
+    /// them or the request was its fault.
+    pub(super) fn unserved(&self, waiting: Waiting, end: Stamp, outcome: Option<Outcome>) {
+        let clients = matches!(outcome, None | Some(Outcome::ClientGone | Outcome::ClientError));
+        let waited = waiting.since.map_or(Nanos::ZERO, |since| end.since(since));
+        for (index, deadline) in self.shared.deadlines.iter().enumerate().skip(waiting.missed) {
+            if !clients || waited > *deadline {
+                self.missed[index].get().inc();
+            }
+        }
+    }
+
+    /// Everything that is observed at an exchange's end.
+    pub(super) fn finish(&self, observation: &Observation, measurements_dropped: &IntCounter) {
+        self.count(observation);
+        if observation.endpoint == Endpoint::Tunnel {
+            return; // its hours would drown the latencies of exchanges
+        }
+        let c = &self.shared.catalogue;
+        let pair = [self.upstream.as_ref(), self.model.as_ref()];
+        let labelled = |value: &'static str| [pair[0], pair[1], value];
+        let usage = &observation.facts.usage;
+        let marks = &observation.timeline;
+
+        for (cell, span) in self.stage_time.iter().zip(observation.stages()) {
+            add(cell, span.0);
+        }
+        if let Some(ttft) = observation.streamed().and_then(Timeline::ttft) {
+            c.ttft_by_input.child(&labelled(input_class(usage.input))).observe(ttft.0);
+        }
+        if observation.outcome == Outcome::ClientGone && observation.stream && marks.first_output.is_none() {
+            observe(&self.abandoned_wait, marks.end.zip(marks.sent_last).map(|(end, sent)| end.since(sent)));
+        }
+        observe(&self.tpot, observation.tpot());
+        observe(&self.max_gap, observation.cadence.max_gap());
+        observe(&self.duration[usize::from(observation.outcome == Outcome::Complete)], marks.duration());
+        observe(&self.client_duration, observation.client_duration());
+        observe(&self.cells.overhead_request, observation.overhead_request());
+
+        let speed = observation.output_speed().and_then(|speed| finite(speed, measurements_dropped));
+        if let Some(speed) = speed {
+            c.output_speed.child(&labelled(output_class(usage.output))).observe(speed);
+        }
+        if let Some(workload) = observation.workload.as_ref().filter(|_| observation.outcome == Outcome::Complete) {
+            let labels = [pair[0], pair[1], workload];
+            if let Some(ttft) = observation.streamed().and_then(Timeline::ttft) {
+                c.workload_ttft.child(&labels).observe(ttft.0);
+            }
+            if let Some(speed) = speed {
+                c.workload_output_speed.child(&labels).observe(speed);
+            }
+            if let Some(duration) = marks.duration() {
+                c.workload_duration.child(&labels).observe(duration.0);
+            }
+        }
+    }
+
+    /// The counters of an exchange's end, tunnels' included.
+    fn count(&self, observation: &Observation) {
+        let Observation { endpoint, stream, outcome, .. } = *observation;
+        let own_model = *self.model != *OTHER && *self.model != *NONE;
+        let cell = self.requests(endpoint, stream, outcome);
+        if cell.get() == 0 && own_model {
+            // The first of its kind: its siblings come with it, so that the first failure is visible to increase().
+            for outcome in Outcome::ALL {
+                self.requests(endpoint, stream, outcome);
+            }
+        }
+        cell.inc();
+
+        let usage = &observation.facts.usage;
+        let tokens = [usage.input, usage.cached, usage.cache_write, usage.output, usage.reasoning];
+        for (cell, tokens) in self.tokens.iter().zip(tokens) {
+            add(cell, tokens.unwrap_or(0));
+        }
+        add(&self.request_bytes, observation.request_bytes);
+        let waits = &observation.timeline.waits;
+        for (cell, stalls) in self.stalls.iter().zip([waits.upstream_stalls, waits.client_stalls]) {
+            add(cell, stalls.into());
+        }
+        for (cell, span) in self.stall_time.iter().zip([waits.upstream, waits.client]) {
+            add(cell, span.0);
+        }
+        let generates = matches!(
+            endpoint,
+            Endpoint::Chat | Endpoint::Completions | Endpoint::Responses | Endpoint::Messages | Endpoint::Generate
+        );
+        let known = observation.dialect != Dialect::Other && generates;
+        add(&self.no_usage, (known && outcome == Outcome::Complete && !usage.is_known()).into());
+        let answered = observation.status.is_some_and(|status| (200..300).contains(&status))
+            && observation.timeline.response_end.is_some()
+            && observation.observer_off.is_none();
+        add(&self.no_output, (known && stream && answered && observation.output_events == 0).into());
+        add(&self.hidden_reasoning, observation.hidden_reasoning().into());
+        if let Some(off) = observation.observer_off {
+            OBSERVER_OFF
+                .iter()
+                .zip(&self.cells.observer_off)
+                .filter(|(reason, _)| **reason == off)
+                .for_each(|(_, cell)| cell.get().inc());
+        }
+    }
+}
+
+/// What is observed while it happens. The four of each output event ([`Pair::read`], [`Pair::events`], [`Pair::gap`],
+/// [`Pair::overhead_event`]) take no lock and allocate nothing after their first use.
+impl Pair {
+    /// `ttfb_seconds`.
+    pub fn ttfb(&self, span: Nanos) {
+        self.ttfb.get().observe(span.0);
+    }
+
+    /// `first_event_seconds`.
+    pub fn first_event(&self, span: Nanos) {
+        self.first_event.get().observe(span.0);
+    }
+
+    /// `ttft_seconds` and `ttft_by_load_seconds`.
+    pub fn ttft(&self, span: Nanos, load: u32, exemplar: &Exemplar) {
+        self.ttft.get().observe_with(span.0, exemplar);
+        let labels = [&*self.upstream, &*self.model, load_class(load)];
+        self.shared.catalogue.ttft_by_load.child(&labels).observe(span.0);
+    }
+
+    /// `answer_ttft_seconds`.
+    pub fn answer_ttft(&self, span: Nanos, exemplar: &Exemplar) {
+        self.answer_ttft.get().observe_with(span.0, exemplar);
+    }
+
+    /// `client_ttft_seconds`.
+    pub fn client_ttft(&self, span: Nanos, exemplar: &Exemplar) {
+        self.client_ttft.get().observe_with(span.0, exemplar);
+    }
+
+    /// `inter_event_seconds`.
+    pub fn gap(&self, span: Nanos) {
+        self.gap.get().observe(span.0);
+    }
+
+    /// `overhead_seconds{phase="first_output"}`.
+    pub fn overhead_first_output(&self, span: Nanos) {
+        self.cells.overhead_first_output.get().observe(span.0);
+    }
+
+    /// `overhead_seconds{phase="event"}`.
+    pub fn overhead_event(&self, span: Nanos) {
+        self.cells.overhead_event.get().observe(span.0);
+    }
+
+    /// `reads_total` and `bytes_total{direction="response"}`: one body frame of so many bytes.
+    pub fn read(&self, bytes: u64) {
+        self.reads.get().inc();
+        self.response_bytes.get().inc_by(bytes);
+    }
+
+    /// `events_total`, `output_events_total`, `coalesced_events_total`: what one frame completed.
+    pub fn events(&self, events: u64, output_events: u64, coalesced: u64) {
+        add(&self.events, events);
+        add(&self.output_events, output_events);
+        add(&self.coalesced, coalesced);
+    }
+}
+
+/// A name that may become a label value: short, printable, none of our own.
+fn admissible(model: &str) -> bool {
+    let printable = |char: char| char.is_ascii_graphic() || char == ' ' || char.is_alphanumeric();
+    !model.is_empty() && model.len() <= MODEL_BYTES && model.chars().all(printable) && model != OTHER && model != NONE
+}
+
+/// Makes the child exist.
+fn touch<C: Cell>(child: &Child<C>) {
+    child.get();
+}
+
+/// Adds, unless there is nothing to add: a counter that was never used is not exposed.
+#[inline]
+fn add(cell: &Child<IntCounter>, amount: u64) {
+    if amount > 0 {
+        cell.get().inc_by(amount);
+    }
+}
+
+fn observe(cell: &Child<Histogram>, span: Option<Nanos>) {
+    if let Some(span) = span {
+        cell.get().observe(span.0);
+    }
+}
+
+/// A speed as its cells count it, millionths; what is no finite number is counted and dropped.
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates")]
+pub(super) fn finite(speed: f64, measurements_dropped: &IntCounter) -> Option<u64> {
+    if !speed.is_finite() {
+        measurements_dropped.inc();
+        return None;
+    }
+    Some((speed * 1e6).round() as u64)
+}

@@ -1,0 +1,229 @@
+//! Recorded replies of real providers, read at several widths and compared with their reference values.
+//!
+//! The recordings are not part of this repository: `STREAMGAUGE_CORPUS` names their folder. Without it nothing is run,
+//! and the test says so.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+};
+
+use http::{Request, Response, request, response};
+use streamgauge::dialect::{Dialect, Facts, Kinds, Observer, RequestScan, Signal, recognise};
+
+/// Families that must match in full.
+const REQUIRED: [&str; 3] = ["anthropic", "openai-chat", "openai-responses"];
+
+/// How many of the other recordings that speak one of the three dialects are known to match.
+const OTHERS_KNOWN: usize = 0;
+
+/// Bytes per read; 0 is all at once.
+const WIDTHS: [usize; 4] = [0, 64, 7, 1];
+
+type Row = BTreeMap<String, String>;
+
+#[test]
+fn recorded_replies_are_read_as_expected() {
+    let Some(corpus) = std::env::var_os("STREAMGAUGE_CORPUS").map(PathBuf::from) else {
+        println!("0 recordings were run: STREAMGAUGE_CORPUS names no folder");
+        return;
+    };
+    let mut faults = Vec::new();
+    let mut tally: BTreeMap<String, (usize, Vec<String>)> = BTreeMap::new();
+    for (table, streamed) in [("EXPECTED.tsv", true), ("EXPECTED_NONSTREAM.tsv", false)] {
+        for row in rows(&corpus.join(table)) {
+            let (family, name) = (&row["dialect"], &row["name"]);
+            let Some(recording) = Recording::load(&corpus, family, name) else { continue };
+            let found = recording.compare(&row, streamed);
+            let (ran, wrong) = tally.entry(family.clone()).or_default();
+            *ran += 1;
+            if !found.is_empty() {
+                wrong.push(name.clone());
+                faults.push((family.clone(), format!("{family}/{name}: {}", found.join("; "))));
+            }
+        }
+    }
+    for (family, (ran, wrong)) in &tally {
+        println!("{family:24} {:3} of {ran:3} match", ran - wrong.len());
+    }
+    for (_, fault) in &faults {
+        println!("{fault}");
+    }
+    let ran: usize = tally.values().map(|(ran, _)| ran).sum();
+    println!("{ran} recordings were run at {} widths, {} match", WIDTHS.len(), ran - faults.len());
+    for family in REQUIRED {
+        assert!(tally.get(family).is_some_and(|(ran, wrong)| *ran > 0 && wrong.is_empty()), "{family} must match");
+    }
+    let others = |family: &String| !REQUIRED.contains(&family.as_str());
+    let matching: usize =
+        tally.iter().filter(|(family, _)| others(family)).map(|(_, (ran, wrong))| ran - wrong.len()).sum();
+    assert!(matching >= OTHERS_KNOWN, "{matching} of the others match, {OTHERS_KNOWN} did before");
+}
+
+struct Recording {
+    dialect: Dialect,
+    request: request::Parts,
+    request_body: String,
+    head: response::Parts,
+    body: Vec<u8>,
+}
+
+impl Recording {
+    /// A recording of one of the three dialects that was not stored compressed.
+    fn load(corpus: &Path, family: &str, name: &str) -> Option<Self> {
+        let file = |kind: &str| corpus.join(family).join(format!("{name}.{kind}"));
+        let request: serde_json::Value = serde_json::from_slice(&fs::read(file("request.json")).ok()?).ok()?;
+        let mut parts = Request::builder().method(request["method"].as_str()?).uri(request["path"].as_str()?);
+        if let Some(headers) = request["headers"].as_object() {
+            for (name, value) in headers {
+                if let Some(value) = value.as_str() {
+                    parts = parts.header(name, value);
+                }
+            }
+        }
+        let (request_parts, ()) = parts.body(()).ok()?.into_parts();
+        let dialect = recognise(&request_parts, None).dialect;
+        let head = head(&fs::read_to_string(file("response.headers")).ok()?)?;
+        if dialect == Dialect::Other || head.headers.contains_key("content-encoding") {
+            return None;
+        }
+        Some(Self {
+            dialect,
+            request: request_parts,
+            request_body: request["body_text"].as_str().unwrap_or_default().to_owned(),
+            head,
+            body: fs::read(file("response.body")).ok()?,
+        })
+    }
+
+    /// What differs from the reference values.
+    fn compare(&self, row: &Row, streamed: bool) -> Vec<String> {
+        let mut found = Vec::new();
+        let mut first = None;
+        for width in WIDTHS {
+            let seen = self.read(width);
+            let mut note = |what: &str, got: String| {
+                if first.is_none() && row[what] != got {
+                    found.push(format!("{what} {got:?}, expected {:?}", row[what]));
+                }
+            };
+            if streamed {
+                seen.check_events(&mut note);
+            }
+            seen.check_facts(&mut note);
+            seen.check_error(row, streamed, &mut found);
+            match &first {
+                None => first = Some(seen),
+                Some(first) if first.says() != seen.says() => found.push(format!("another result at width {width}")),
+                Some(_) => {}
+            }
+        }
+        self.check_request(&mut found);
+        found
+    }
+
+    fn read(&self, width: usize) -> Seen {
+        let mut observer = Observer::new(self.dialect, &self.head);
+        let mut events = Vec::new();
+        let width = if width == 0 { self.body.len().max(1) } else { width };
+        for piece in self.body.chunks(width) {
+            observer.read(piece, &mut |signal| events.push(signal));
+        }
+        observer.end(&mut |signal| events.push(signal));
+        Seen { events, facts: observer.facts(), off: format!("{:?}", observer.off()) }
+    }
+
+    /// The request's model and whether it asks for a stream, against a full parse.
+    fn check_request(&self, found: &mut Vec<String>) {
+        let Ok(body) = serde_json::from_str::<serde_json::Value>(&self.request_body) else { return };
+        let mut scan = RequestScan::new(recognise(&self.request, None), &self.request);
+        let mut facts = None;
+        for piece in self.request_body.as_bytes().chunks(7) {
+            facts = facts.or(scan.read(piece));
+        }
+        let facts = facts.or(scan.finish()).unwrap_or_default();
+        let model = body["model"].as_str().map(str::to_owned);
+        if model.is_some() && !self.request.uri.path().contains("/deployments/") && facts.model != model {
+            found.push(format!("request model {:?}, expected {model:?}", facts.model));
+        }
+        if body["stream"].as_bool().is_some() && facts.stream != body["stream"].as_bool() {
+            found.push(format!("request stream {:?}", facts.stream));
+        }
+    }
+}
+
+struct Seen {
+    events: Vec<Signal>,
+    facts: Facts,
+    off: String,
+}
+
+impl Seen {
+    fn says(&self) -> String {
+        format!("{:?} {:?} {}", self.events, self.facts, self.off)
+    }
+
+    fn check_events(&self, note: &mut impl FnMut(&str, String)) {
+        let first = |kinds: Kinds| {
+            let place = self.events.iter().position(|event| event.output.contains(kinds));
+            place.map(|index| index.to_string()).unwrap_or_default()
+        };
+        let any = self.events.iter().position(|event| !event.output.is_empty());
+        let count = self.events.iter().filter(|event| !event.output.is_empty()).count();
+        note("n_events", self.events.len().to_string());
+        note("first_gen", any.map(|index| index.to_string()).unwrap_or_default());
+        note("first_reasoning", first(Kinds::REASONING));
+        note("first_answer", first(Kinds::ANSWER));
+        note("first_tool", first(Kinds::TOOL));
+        note("gen_events", count.to_string());
+    }
+
+    fn check_facts(&self, note: &mut impl FnMut(&str, String)) {
+        let usage = &self.facts.usage;
+        let number = |count: Option<u64>| count.map(|count| count.to_string()).unwrap_or_default();
+        note("input_total", number(usage.input));
+        note("output_total", number(usage.output));
+        note("reasoning_tokens", number(usage.reasoning));
+        note("cached_tokens", number(usage.cached));
+        note("cache_write_tokens", number(usage.cache_write));
+        note("finish_reason", self.facts.finish_reasons.join("|"));
+    }
+
+    fn check_error(&self, row: &Row, streamed: bool, found: &mut Vec<String>) {
+        let expected = if streamed { &row["in_stream_error"] } else { &row["error"] };
+        if streamed && !row["end_marker"].is_empty() && !self.facts.ended {
+            found.push(format!("its end {:?} was not seen", row["end_marker"]));
+        }
+        let payload = expected.find('{').and_then(|at| serde_json::from_str::<serde_json::Value>(&expected[at..]).ok());
+        let named = payload.as_ref().and_then(|error| {
+            let name =
+                |key: &str| error[key].as_str().map(str::to_owned).or(error[key].as_i64().map(|n| n.to_string()));
+            name("type").or(name("code"))
+        });
+        let right = match (&self.facts.error, named) {
+            (Some(seen), Some(named)) => *seen == named,
+            (seen, None) => seen.is_some() != expected.is_empty(),
+            (None, Some(_)) => false,
+        };
+        if !right {
+            found.push(format!("error {:?}, expected {:.80}", self.facts.error, expected));
+        }
+    }
+}
+
+fn head(text: &str) -> Option<response::Parts> {
+    let mut lines = text.lines();
+    let mut head = Response::builder().status(lines.next()?.split(' ').nth(1)?);
+    for (name, value) in lines.filter_map(|line| line.split_once(':')) {
+        head = head.header(name.trim(), value.trim());
+    }
+    Some(head.body(()).ok()?.into_parts().0)
+}
+
+fn rows(path: &Path) -> Vec<Row> {
+    let text = fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    let mut lines = text.lines();
+    let names: Vec<_> = lines.next().unwrap_or_default().split('\t').map(str::to_owned).collect();
+    lines.map(|line| names.iter().cloned().zip(line.split('\t').map(str::to_owned)).collect()).collect()
+}
