@@ -3,5 +3,6 @@
 //! `support` holds two worlds. [`support::World`] runs in memory under a paused clock: every time in it is exact.
 //! [`support::Live`] runs the program's own parts on real sockets.
 
+mod corpus;
 mod support;
 mod timing;
