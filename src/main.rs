@@ -24,6 +24,7 @@ fn main() -> ExitCode {
         Command::Check(arguments) => with_config(&arguments, |config| print(&config.effective_toml())),
         Command::Version => print(concat!("streamgauge ", env!("CARGO_PKG_VERSION"), "\n")),
         Command::Demo(arguments) => streamgauge::demo::main(&arguments).map(|()| ExitCode::SUCCESS),
+        Command::Health(arguments) => streamgauge::health::ask(arguments.admin).map(|()| ExitCode::SUCCESS),
         Command::Sim(arguments) => streamgauge::sim::main(&arguments).map(|()| ExitCode::SUCCESS),
     };
     done.unwrap_or_else(|error| {

@@ -7,6 +7,7 @@
 #![expect(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod backpressure;
+mod corpus;
 mod exchange;
 mod floors;
 mod marks;
