@@ -103,6 +103,10 @@ fn http(limits: &Limits) -> auto::Builder<TokioExecutor> {
 /// The status hyper has answered a head with that it could not read; absent if it answered nothing.
 fn refused_head(error: &hyper::Error) -> Option<StatusCode> {
     if error.is_parse_too_large() {
+        // There is no predicate of its own for the second kind of too large.
+        if error.to_string() == "URI too long" {
+            return Some(StatusCode::URI_TOO_LONG);
+        }
         Some(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE)
     } else if error.is_parse() {
         Some(StatusCode::BAD_REQUEST)
