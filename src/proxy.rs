@@ -10,7 +10,10 @@ use std::{
     time::Duration,
 };
 
-use http::{HeaderMap, HeaderName, Request, Response, StatusCode, Version, request, response, uri::PathAndQuery};
+use http::{
+    HeaderMap, HeaderName, Request, Response, StatusCode, Version, header, request, response, uri::PathAndQuery,
+};
+use http_body::Body as _;
 use hyper::{body::Incoming, upgrade::OnUpgrade};
 
 use crate::{
@@ -153,6 +156,9 @@ impl Gateway {
         let marked = recorder.marked(&parts.headers);
         let exchange = Exchange::begin(seen, Arc::clone(recorder), handles, Arc::clone(&upload), marked);
         let mut open = Open::new(exchange, Arc::clone(&self.shared), Arc::clone(&downstream));
+        if forward::names_two_hosts(&parts.headers) {
+            return Ok(answer(open, two_hosts()));
+        }
         let (Some(route), Some(provider)) = (route, provider) else {
             return Ok(answer(open, no_route(&parts)));
         };
@@ -175,6 +181,7 @@ impl Gateway {
                 handles: &provider.handles,
                 downstream: &downstream.stats,
                 request_head,
+                http2: client == Version::HTTP_2,
                 most: self.limits.max_request_body,
                 gate: forward::expects_continue(&parts).then(|| Arc::clone(&gate)),
             },
@@ -208,10 +215,17 @@ impl Gateway {
         if parts.status == StatusCode::SWITCHING_PROTOCOLS {
             return Ok(self.switch(parts, body, upgrade, open, lease));
         }
+        if client != Version::HTTP_11 && forward::is_coded(&parts.headers) {
+            return Ok(answer(open, coded_response()));
+        }
         forward::answer_head(&mut parts, client);
         let limits = &provider.config.limits;
         let limits = BodyLimits::new(limits.first_byte, limits.idle, total_at);
-        Ok(Response::from_parts(parts, ResponseTap::new(body, open, Arc::clone(&lease.stats), Some(lease), limits)))
+        let mut tap = ResponseTap::new(body, open, Arc::clone(&lease.stats), Some(lease), limits);
+        if client != Version::HTTP_2 && parts.headers.contains_key(header::CONTENT_LENGTH) {
+            tap.keep_length(parts.status);
+        }
+        Ok(Response::from_parts(parts, tap))
     }
 
     /// Acquires a connection and sends the request on it; once more if the connection turned out to be dead before it
@@ -253,8 +267,16 @@ impl Gateway {
                 exchange.seen().connection.upstream_version = Some(lease.version());
             }
             let (mut parts, mut body) = request.into_parts();
+            if lease.version() == Version::HTTP_2 && forward::is_coded(&parts.headers) {
+                provider.handles.attempt("failed");
+                lease.release();
+                return Err(Failure::Coded);
+            }
             forward::aim(&mut parts, path, &provider.config, lease.version());
-            body.attach(Arc::clone(&lease.stats), before.pending.0);
+            if lease.version() != Version::HTTP_2 && !body.is_end_stream() && body.size_hint().exact().is_none() {
+                forward::frame_in_chunks(&mut parts.headers);
+            }
+            body.attach(Arc::clone(&lease.stats), before.pending.0, lease.version());
             request = Request::from_parts(parts, body);
 
             let upload = open.exchange().map(|exchange| Arc::clone(exchange.upload()));
@@ -367,6 +389,8 @@ enum Failure {
     Unreachable(Error),
     Reset(hyper::Error),
     TimedOut(Limit),
+    /// The body's transfer coding can't be carried over HTTP/2.
+    Coded,
 }
 
 /// Why one sending of a request was not answered.
@@ -429,6 +453,13 @@ impl Failure {
                 outcome: Outcome::UpstreamReset,
                 limit: None,
             },
+            (Self::Coded, None) => Own {
+                status: StatusCode::NOT_IMPLEMENTED,
+                code: "transfer_coding",
+                message: "a transfer coding beside `chunked` can't be passed on over HTTP/2".into(),
+                outcome: Outcome::ClientError,
+                limit: None,
+            },
             (Self::TimedOut(limit), None) => Own {
                 status: StatusCode::GATEWAY_TIMEOUT,
                 code: "upstream_timeout",
@@ -448,6 +479,26 @@ fn no_route(parts: &request::Parts) -> Own {
         (StatusCode::NOT_FOUND, "no_route", message)
     };
     Own { status, code, message, outcome: Outcome::ClientError, limit: None }
+}
+
+fn two_hosts() -> Own {
+    Own {
+        status: StatusCode::BAD_REQUEST,
+        code: "bad_request",
+        message: "the request names its host more than once".into(),
+        outcome: Outcome::ClientError,
+        limit: None,
+    }
+}
+
+fn coded_response() -> Own {
+    Own {
+        status: StatusCode::BAD_GATEWAY,
+        code: "transfer_coding",
+        message: "the upstream used a transfer coding that only HTTP/1.1 clients can be given".into(),
+        outcome: Outcome::UpstreamReset,
+        limit: None,
+    }
 }
 
 fn uri_too_long() -> Own {

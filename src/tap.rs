@@ -14,6 +14,7 @@ use std::{
 };
 
 use bytes::Bytes;
+use http::{StatusCode, Version};
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 use tokio::{
@@ -47,6 +48,7 @@ pub struct RequestTap {
     handles: Arc<UpstreamHandles>,
     downstream: Arc<ConnStats>,
     request_head: Stamp,
+    http2: bool,
     upstream: Option<(Arc<ConnStats>, Nanos)>,
     most: Option<u64>,
     gate: Option<Gate>,
@@ -66,6 +68,8 @@ pub struct RequestParts<'a> {
     pub downstream: &'a Arc<ConnStats>,
     /// The exchange's first mark.
     pub request_head: Stamp,
+    /// The client speaks HTTP/2.
+    pub http2: bool,
     /// The largest body that is taken.
     pub most: Option<u64>,
     /// Holds the body back until the upstream asks for it.
@@ -85,6 +89,7 @@ impl RequestTap {
             handles: Arc::clone(parts.handles),
             downstream: Arc::clone(parts.downstream),
             request_head: parts.request_head,
+            http2: parts.http2,
             upstream: None,
             most: parts.most,
             gate,
@@ -96,9 +101,13 @@ impl RequestTap {
         tap
     }
 
-    /// The connection it will be sent on, and how long writes had been pending there.
-    pub fn attach(&mut self, upstream: Arc<ConnStats>, pending: Nanos) {
+    /// The connection it will be sent on, how long writes had been pending there, and what it speaks.
+    pub fn attach(&mut self, upstream: Arc<ConnStats>, pending: Nanos, version: Version) {
         self.upstream = Some((upstream, pending));
+        if version == Version::HTTP_2 {
+            // The library does not tell of a 100 in HTTP/2: waiting for it would cost every such request its patience.
+            self.gate = None;
+        }
     }
 
     fn ended(&mut self, arrival: Stamp) {
@@ -169,6 +178,11 @@ impl Body for RequestTap {
                 Poll::Ready(Some(Err(error.into())))
             }
             None => {
+                if this.http2 && this.upload.ended().is_none() && !this.inner.is_end_stream() {
+                    // As below for responses; no client has a reason to end its request like that.
+                    this.upload.note_fault(UploadFault::Gone);
+                    return Poll::Ready(Some(Err("the request's stream was reset".into())));
+                }
                 let arrival = this.downstream.last_read().unwrap_or(this.request_head);
                 this.ended(arrival);
                 Poll::Ready(None)
@@ -379,6 +393,8 @@ pub struct ResponseTap<B = Incoming> {
 enum Source<B> {
     Upstream(B),
     Own(Option<Bytes>),
+    /// Nothing is to come, but the head says a length.
+    Nothing(SizeHint),
 }
 
 /// Limits on a response body; allocated only where one is on.
@@ -456,6 +472,15 @@ impl<B: Body<Data = Bytes>> ResponseTap<B> {
         tap
     }
 
+    /// The head has a `Content-Length`, which hyper's HTTP/1 server drops or moves to the end if the body says that it
+    /// has ended (a 304 tells the length of what it does not send). So such a body does not say so. A 204 has none.
+    pub fn keep_length(&mut self, status: StatusCode) {
+        if self.has_ended() && status != StatusCode::NO_CONTENT {
+            let size = if status == StatusCode::NOT_MODIFIED { SizeHint::default() } else { SizeHint::with_exact(0) };
+            self.source = Source::Nothing(size);
+        }
+    }
+
     /// An answer of the gateway's own.
     pub fn own(body: Bytes, open: Option<Open>) -> Self {
         if let Some(open) = open {
@@ -473,6 +498,7 @@ impl<B: Body<Data = Bytes>> ResponseTap<B> {
         match &self.source {
             Source::Upstream(inner) => inner.is_end_stream(),
             Source::Own(body) => body.is_none(),
+            Source::Nothing(_) => false,
         }
     }
 
@@ -543,6 +569,13 @@ impl<B: Body<Data = Bytes>> ResponseTap<B> {
         open.close_when_departed();
     }
 
+    /// hyper takes a reset or a closed connection with the code `NO_ERROR` for the end of an HTTP/2 body, for that is how a
+    /// server that has answered in full waves the rest of an upload off. With the upload at its end it is a cut.
+    fn was_cut(&mut self) -> bool {
+        let http2 = self.lease.as_ref().is_some_and(|lease| lease.version() == Version::HTTP_2);
+        http2 && !self.has_ended() && self.exchange().is_some_and(|exchange| exchange.upload().ended().is_some())
+    }
+
     fn failed(&mut self, cause: Cause) {
         self.lease = None;
         if let Some(open) = self.open.take() {
@@ -562,6 +595,7 @@ where
         let this = &mut *self;
         let inner = match &mut this.source {
             Source::Own(body) => return Poll::Ready(body.take().map(|body| Ok(Frame::data(body)))),
+            Source::Nothing(_) => return Poll::Ready(None),
             Source::Upstream(inner) => Pin::new(inner),
         };
         let polled = inner.poll_frame(cx);
@@ -595,6 +629,10 @@ where
                 Poll::Ready(Some(Err(error.into())))
             }
             Poll::Ready(None) => {
+                if this.was_cut() {
+                    this.failed(Cause::Reset);
+                    return Poll::Ready(Some(Err("the upstream's stream was reset".into())));
+                }
                 this.ended(this.upstream.as_ref().and_then(|upstream| upstream.last_read()));
                 Poll::Ready(None)
             }
@@ -609,6 +647,7 @@ where
         match &self.source {
             Source::Upstream(inner) => inner.size_hint(),
             Source::Own(body) => SizeHint::with_exact(body.as_ref().map_or(0, |body| body.len() as u64)),
+            Source::Nothing(size) => *size,
         }
     }
 }
