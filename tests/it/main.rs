@@ -3,6 +3,10 @@
 //! `support` holds two worlds. [`support::World`] runs in memory under a paused clock: every time in it is exact.
 //! [`support::Live`] runs the program's own parts on real sockets.
 
+mod bad_input;
 mod corpus;
 mod support;
 mod timing;
+mod transparency;
+mod tunnel;
+mod versions;
