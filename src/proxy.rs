@@ -159,17 +159,21 @@ impl Gateway {
         let exchange = Exchange::begin(seen, Arc::clone(recorder), handles, Arc::clone(&upload), marked);
         let mut open = Open::new(exchange, Arc::clone(&self.shared), Arc::clone(&downstream));
         if forward::names_two_hosts(&parts.headers) {
+            own::take_off(body, &parts);
             return Ok(answer(open, own::two_hosts()));
         }
         let (Some(route), Some(provider)) = (route, provider) else {
+            own::take_off(body, &parts);
             return Ok(answer(open, own::no_route(&parts)));
         };
         if self.limits.max_in_flight.is_some_and(|most| self.shared.in_flight.load(Ordering::Acquire) > most) {
+            own::take_off(body, &parts);
             return Ok(answer(open, own::overloaded()));
         }
 
         let upgrade = upgrade.filter(|_| forward::is_upgrade(&parts));
         let Some(path) = upstream_path(route, &parts.uri) else {
+            own::take_off(body, &parts);
             return Ok(answer(open, own::uri_too_long()));
         };
         let gate = Arc::new(Continue::default());
@@ -195,7 +199,7 @@ impl Gateway {
         let total = provider.config.limits.total;
         let total_at = total.map(|total| self.shared.clock.instant(request_head) + total);
         let sent = self.send(provider, &path, request, upgrade.is_some(), &mut open, total_at).await;
-        let (response, lease, before) = match sent {
+        let (response, mut lease, before) = match sent {
             Ok(sent) => sent,
             Err(failure) => return Ok(answer(open, failure.own(&upload))),
         };
@@ -214,6 +218,10 @@ impl Gateway {
         }
 
         // 6 respond
+        if parts.version == Version::HTTP_10 {
+            // The library would speak 1.0 to it from now on, which has no chunks: uploads of unknown length were lost.
+            lease.retire();
+        }
         if parts.status == StatusCode::SWITCHING_PROTOCOLS {
             return Ok(self.switch(parts, body, upgrade, open, lease));
         }
@@ -253,6 +261,8 @@ impl Gateway {
                 Some(Ok(lease)) => lease,
                 Some(Err(error)) => {
                     provider.handles.attempt("failed");
+                    let (parts, body) = request.into_parts();
+                    own::take_off(body, &parts);
                     return Err(Failure::Unreachable(error));
                 }
                 None => {

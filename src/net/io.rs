@@ -47,6 +47,7 @@ pub struct ConnStats {
     stalls: AtomicU32,
     flushes: AtomicU32,
     reads: Reads,
+    greeted: AtomicBool,
     parked: AtomicBool,
     closing: Mutex<Option<Closing>>,
 }
@@ -65,6 +66,7 @@ impl Default for ConnStats {
             stalls: AtomicU32::new(0),
             flushes: AtomicU32::new(0),
             reads: Reads::default(),
+            greeted: AtomicBool::new(false),
             parked: AtomicBool::new(false),
             closing: Mutex::new(None),
         }
@@ -95,6 +97,15 @@ impl ConnStats {
     /// The reads this connection's bytes came in.
     pub const fn reads(&self) -> &Reads {
         &self.reads
+    }
+
+    /// Enough has been read, above TLS, to tell which HTTP is spoken.
+    pub fn greeted(&self) -> bool {
+        self.greeted.load(Ordering::Acquire)
+    }
+
+    pub(super) fn note_greeting(&self) {
+        self.greeted.store(true, Ordering::Release);
     }
 
     /// Departure of the first write since [`ConnStats::arm`].

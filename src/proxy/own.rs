@@ -1,6 +1,11 @@
 //! The gateway's own answers: why it gives one, in the shape clients know.
 
-use http::{Response, StatusCode, request};
+use std::time::Duration;
+
+use bytes::Buf;
+use http::{Response, StatusCode, Version, request};
+use http_body::Body;
+use http_body_util::BodyExt;
 
 use crate::{
     error::{Error, Stage},
@@ -161,6 +166,32 @@ pub(super) fn answer(mut open: Open, own: Own) -> Response<ResponseTap> {
         exchange.answer(Answered { outcome, limit, status: status.as_u16() });
     }
     Response::from_parts(parts, ResponseTap::own(body, Some(open)))
+}
+
+/// How much of an upload is read that nobody wants, and for how long.
+const UNWANTED: (usize, Duration) = (1 << 20, Duration::from_secs(2));
+
+/// Reads what is left of a request that is answered without an upstream. Closing on unread bytes makes the kernel reset
+/// the connection, and a client busy sending then finds that instead of the answer. Bounded: an upload beyond a
+/// megabyte is cut after all.
+pub(super) fn take_off<B>(body: B, parts: &request::Parts)
+where
+    B: Body<Data: Send, Error: Send> + Send + Unpin + 'static,
+{
+    // HTTP/2 stops a single stream; a client that waits for a 100 must not be given one.
+    if parts.version == Version::HTTP_2 || body.is_end_stream() || forward::expects_continue(parts) {
+        return;
+    }
+    let (mut left, patience) = UNWANTED;
+    let mut body = body;
+    let read = async move {
+        while let Some(Ok(frame)) = body.frame().await {
+            let Some(less) = left.checked_sub(frame.data_ref().map_or(0, Buf::remaining)) else { return };
+            left = less;
+        }
+    };
+    // Ends within its patience, sooner if the client leaves.
+    tokio::spawn(tokio::time::timeout(patience, read));
 }
 
 fn chain(error: &dyn std::error::Error) -> String {
