@@ -90,6 +90,11 @@ impl World {
         !self.dialled.is_empty()
     }
 
+    /// From now on every connection is refused.
+    pub fn refuse(&mut self) {
+        self.dialled.close();
+    }
+
     /// Exchanges under way.
     pub fn in_flight(&self) -> usize {
         self.gateway.shared().in_flight.load(std::sync::atomic::Ordering::Acquire)
