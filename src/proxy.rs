@@ -13,7 +13,7 @@ use std::{
 };
 
 use http::{
-    HeaderMap, HeaderName, Request, Response, StatusCode, Version, header, request, response, uri::PathAndQuery,
+    HeaderMap, HeaderName, Method, Request, Response, StatusCode, Version, header, request, response, uri::PathAndQuery,
 };
 use http_body::Body as _;
 use hyper::{body::Incoming, upgrade::OnUpgrade};
@@ -176,6 +176,7 @@ impl Gateway {
             own::take_off(body, &parts);
             return Ok(answer(open, own::uri_too_long()));
         };
+        let to_head = parts.method == Method::HEAD;
         let gate = Arc::new(Continue::default());
         let tap = RequestTap::new(
             body,
@@ -232,8 +233,8 @@ impl Gateway {
         let limits = &provider.config.limits;
         let limits = BodyLimits::new(limits.first_byte, limits.idle, total_at);
         let mut tap = ResponseTap::new(body, open, Arc::clone(&lease.stats), Some(lease), limits);
-        if client != Version::HTTP_2 && parts.headers.contains_key(header::CONTENT_LENGTH) {
-            tap.keep_length(parts.status);
+        if client != Version::HTTP_2 {
+            tap.fit_http1(to_head, parts.status, parts.headers.contains_key(header::CONTENT_LENGTH));
         }
         Ok(Response::from_parts(parts, tap))
     }

@@ -254,17 +254,25 @@ impl<B: Body<Data = Bytes>> ResponseTap<B> {
             lease,
             limits,
         };
-        if tap.has_ended() {
+        if tap.has_ended() || tap.is_filled() {
             let head_back = tap.exchange().and_then(|exchange| exchange.seen().timeline.head_back);
             tap.ended(head_back);
         }
         tap
     }
 
-    /// The head has a `Content-Length`, which hyper's HTTP/1 server drops or moves to the end if the body says that it
-    /// has ended (a 304 tells the length of what it does not send). So such a body does not say so. A 204 has none.
-    pub fn keep_length(&mut self, status: StatusCode) {
-        if self.has_ended() && status != StatusCode::NO_CONTENT {
+    /// The answer goes to a client of HTTP/1, for which hyper asks no body that can't have a byte: of the answer to a
+    /// HEAD, of a 204 and 304. So it ends here, for its HTTP/2 stream may not have said so yet.
+    ///
+    /// `has_length`: the head has a `Content-Length`, which hyper drops or moves to the end if the body says that it has
+    /// ended (a 304 tells the length of what it does not send). So such a body does not say so. A 204 has none.
+    pub fn fit_http1(&mut self, to_head: bool, status: StatusCode, has_length: bool) {
+        if to_head || matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED) {
+            let head_back = self.exchange().and_then(|exchange| exchange.seen().timeline.head_back);
+            self.ended(head_back);
+            self.source = Source::Own(None);
+        }
+        if has_length && status != StatusCode::NO_CONTENT && self.has_ended() {
             let size = if status == StatusCode::NOT_MODIFIED { SizeHint::default() } else { SizeHint::with_exact(0) };
             self.source = Source::Nothing(size);
         }
@@ -289,6 +297,13 @@ impl<B: Body<Data = Bytes>> ResponseTap<B> {
             Source::Own(body) => body.is_none(),
             Source::Nothing(_) => false,
         }
+    }
+
+    /// Every byte of a body of known length has come. hyper's HTTP/1 server then asks for no more, although an HTTP/2
+    /// upstream may say only in another frame that this was the end.
+    fn is_filled(&self) -> bool {
+        let http1 = self.open.as_ref().is_some_and(|open| !open.downstream.multiplexed());
+        http1 && matches!(&self.source, Source::Upstream(inner) if inner.size_hint().exact() == Some(0))
     }
 
     /// What was handed on has left if a flush has completed since: hyper polls the next frame only after it flushed.
@@ -405,7 +420,7 @@ where
                 }
                 if let Some(bytes) = frame.data_ref() {
                     let arrival = this.data(bytes);
-                    if this.has_ended() {
+                    if this.has_ended() || this.is_filled() {
                         this.ended(arrival);
                     }
                 } else {

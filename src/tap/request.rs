@@ -36,6 +36,7 @@ pub struct RequestTap {
     downstream: Arc<ConnStats>,
     request_head: Stamp,
     http2: bool,
+    to_http1: bool,
     upstream: Option<(Arc<ConnStats>, Nanos)>,
     most: Option<u64>,
     gate: Option<Gate>,
@@ -77,6 +78,7 @@ impl RequestTap {
             downstream: Arc::clone(parts.downstream),
             request_head: parts.request_head,
             http2: parts.http2,
+            to_http1: false,
             upstream: None,
             most: parts.most,
             gate,
@@ -91,6 +93,7 @@ impl RequestTap {
     /// The connection it will be sent on, how long writes had been pending there, and what it speaks.
     pub fn attach(&mut self, upstream: Arc<ConnStats>, pending: Nanos, version: Version) {
         self.upstream = Some((upstream, pending));
+        self.to_http1 = version != Version::HTTP_2;
         if version == Version::HTTP_2 {
             // The library does not tell of a 100 in HTTP/2: waiting for it would cost every such request its patience.
             self.gate = None;
@@ -145,7 +148,9 @@ impl Body for RequestTap {
             Some(Ok(frame)) => {
                 if let Some(bytes) = frame.data_ref() {
                     let arrival = this.data(bytes)?;
-                    if this.inner.is_end_stream() {
+                    // Of a body of known length hyper's HTTP/1 client asks for no more than that.
+                    let filled = this.to_http1 && this.inner.size_hint().exact() == Some(0);
+                    if filled || this.inner.is_end_stream() {
                         this.ended(arrival);
                     }
                 } else {
