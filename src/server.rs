@@ -99,8 +99,8 @@ fn http(limits: &Limits) -> auto::Builder<TokioExecutor> {
         .initial_stream_window_size(1 << 20)
         .initial_connection_window_size(1 << 23)
         // A client that died without a word must not hold its upstream streams for a quarter of an hour.
-        .keep_alive_interval(std::time::Duration::from_secs(30))
-        .keep_alive_timeout(std::time::Duration::from_secs(20));
+        .keep_alive_interval(Duration::from_secs(30))
+        .keep_alive_timeout(Duration::from_secs(20));
     http
 }
 

@@ -1,1 +1,5 @@
-//! To come.
+//! Every version of HTTP on one side against every version on the other.
+
+mod curl;
+mod frames;
+mod matrix;
