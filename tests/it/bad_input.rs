@@ -37,6 +37,9 @@ async fn only_record(world: &mut World, outcome: Outcome, status: Option<u16>) -
     let record = world.record().await;
     assert_eq!((record.outcome, record.status), (outcome, status));
     assert_eq!(world.in_flight(), 0);
+    for line in world.scrape().lines().filter(|line| line.starts_with("streamgauge_in_flight{")) {
+        assert!(line.ends_with(" 0") || line.ends_with(" 0.0"), "{line}");
+    }
     world.assert_no_record();
     record
 }

@@ -3,6 +3,9 @@
 //! `support` holds two worlds. [`support::World`] runs in memory under a paused clock: every time in it is exact.
 //! [`support::Live`] runs the program's own parts on real sockets.
 
+#![expect(clippy::expect_used, clippy::unwrap_used, clippy::panic, reason = "a test's helpers are tests")]
+#![expect(unreachable_pub, reason = "a crate of tests has no outside")]
+
 mod bad_input;
 mod corpus;
 mod support;

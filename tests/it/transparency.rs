@@ -3,5 +3,6 @@
 mod aborts;
 mod bodies;
 mod heads;
+mod live;
 mod moments;
 mod random;

@@ -80,7 +80,7 @@ async fn a_head_over_a_limit_is_refused() {
     let endless = format!("GET /{}", "x".repeat(70_000));
     refused(WorldOptions::default(), endless, "431 Request Header Fields Too Large").await;
     let many = |count: usize| {
-        let headers: String = (0..count).map(|i| format!("x-{i}: {i}\r\n")).collect();
+        let headers = (0..count).map(|i| format!("x-{i}: {i}\r\n")).collect::<Vec<_>>().concat();
         format!("GET / HTTP/1.1\r\n{headers}\r\n")
     };
     refused(WorldOptions::default(), many(101), "431 Request Header Fields Too Large").await;

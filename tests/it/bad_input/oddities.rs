@@ -146,6 +146,23 @@ async fn a_refusal_that_hangs_up_on_an_upload_reaches_the_client() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_drained_connection_ends_with_its_exchange() {
+    let mut world = World::new(WorldOptions::default());
+    let mut client = world.client();
+    let mut idle = world.client();
+    client.send("GET /0 HTTP/1.1\r\nHost: a\r\n\r\n").await;
+    let mut up = world.upstream().await;
+    up.head().await;
+    up.send([SSE_HEAD, &chunk("x")].concat()).await;
+    client.read_to("x\r\n").await;
+    world.drain();
+    idle.assert_closed().await;
+    up.send([&chunk("y"), LAST_CHUNK].concat()).await;
+    assert_eq!(String::from_utf8(client.rest().await).unwrap(), [&chunk("y"), LAST_CHUNK].concat());
+    only_record(&mut world, Outcome::Complete, Some(200)).await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_client_that_leaves_a_pipeline_leaves_all_of_it() {
     let mut world = World::new(WorldOptions::default());
     let mut client = world.client();

@@ -75,6 +75,14 @@ impl Live {
         record.expect("the recorder is there")
     }
 
+    /// Stops it while one exchange is under way, and gives that one's record.
+    pub async fn drained(mut self) -> Observation {
+        self.stop.drain();
+        let record = self.record().await;
+        self.finish().await;
+        record
+    }
+
     /// Stops it; no record may be left and nothing under way.
     pub async fn finish(mut self) {
         self.stop.drain();

@@ -9,7 +9,7 @@ mod world;
 pub use self::{
     live::Live,
     peer::Peer,
-    world::{Sides, World, WorldOptions, assert_same, upstream},
+    world::{Sides, World, WorldOptions, assert_same},
 };
 
 use std::time::Duration;

@@ -79,11 +79,9 @@ impl Peer {
 
     /// Whatever the next read brings; 0 at the end, also when it ends with an error.
     async fn more(&mut self) -> usize {
-        let mut buffer = [0; 16 * 1024];
-        let read = tokio::time::timeout(PATIENCE, self.io.read(&mut buffer)).await.expect("bytes within the patience");
-        let read = read.unwrap_or(0);
-        self.seen.extend_from_slice(&buffer[..read]);
-        read
+        self.seen.reserve(16 * 1024);
+        let read = tokio::time::timeout(PATIENCE, self.io.read_buf(&mut self.seen)).await;
+        read.expect("bytes within the patience").unwrap_or(0)
     }
 
     /// Says that nothing more will be sent.

@@ -9,7 +9,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use http::{HeaderMap, Request, Response, Version, request};
+use http::{HeaderMap, Request, Response, request};
 use http_body::{Body, Frame};
 use http_body_util::BodyExt;
 use hyper::{
@@ -122,11 +122,6 @@ pub fn serve(
         let _ = server.serve_connection(TokioIo::new(io), service).await;
     });
     requests
-}
-
-/// What a [`Version`] is called in the matrix.
-pub fn is_http2(version: Version) -> bool {
-    version == Version::HTTP_2
 }
 
 // === HTTP/2 by hand ===

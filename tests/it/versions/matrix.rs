@@ -50,7 +50,7 @@ impl Speaks {
     fn upstream(self) -> fn(&mut Upstream) {
         fn with_tls(upstream: &mut Upstream) {
             upstream.tls = true;
-            upstream.host = "up.test".to_owned();
+            "up.test".clone_into(&mut upstream.host);
             upstream.ca_file = Some(PathBuf::from(&certificate().pair.certificate));
         }
         match self {
