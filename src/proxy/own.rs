@@ -169,7 +169,7 @@ pub(super) fn answer(mut open: Open, own: Own) -> Response<ResponseTap> {
 }
 
 /// How much of an upload is read that nobody wants, and for how long.
-const UNWANTED: (usize, Duration) = (1 << 20, Duration::from_secs(2));
+const UNWANTED: (usize, Duration) = (1 << 20, Duration::from_secs(5));
 
 /// Reads what is left of a request that is answered without an upstream. Closing on unread bytes makes the kernel reset
 /// the connection, and a client busy sending then finds that instead of the answer. Bounded: an upload beyond a

@@ -330,3 +330,58 @@ async fn codings_are_not_carried_where_they_can_not_be_named() {
     world.assert_no_record();
     assert_eq!(world.in_flight(), 0);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_slow_side_holds_the_other_back_and_no_other_exchange() {
+    let mut world = World::new(WorldOptions { pipe: 4096, ..WorldOptions::default() });
+    let Speaker::Http2(client) = Speaker::http2(world.client().into_inner().0).await else { panic!("HTTP/2") };
+    let ask = |body| {
+        let mut client = client.clone();
+        let request = Request::builder().method(Method::POST).uri("http://a/").body(body).unwrap();
+        tokio::spawn(async move { client.send_request(request).await })
+    };
+    // One that does not read its answer …
+    let answered = ask(Said::all(vec![]));
+    let mut down = world.upstream().await;
+    down.head().await;
+    down.send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n").await;
+    let unread = answered.await.expect("no panic").expect("a head");
+    let piece = crate::support::chunk(&"x".repeat(1000));
+    let mut taken = 0;
+    while tokio::time::timeout(ms(10_000), down.try_send(&piece)).await.is_ok() {
+        taken += piece.len();
+        // The client's own window holds 2 MiB.
+        assert!(taken < 4_000_000, "memory must be bounded");
+    }
+    // … one whose upload nobody reads …
+    let (voice, said) = Said::channel();
+    let uploading = ask(said);
+    let mut up = world.upstream().await;
+    up.head().await;
+    let piece = Bytes::from(vec![b'x'; 1000]);
+    let mut taken = 0;
+    while let Ok(sent) = tokio::time::timeout(ms(10_000), voice.send(Ok(Frame::data(piece.clone())))).await {
+        sent.expect("it listens");
+        taken += piece.len();
+        assert!(taken < 4_000_000, "memory must be bounded");
+    }
+    // … and a third on the same connection, which has nothing to do with either.
+    let third = ask(Said::all(vec![Frame::data(Bytes::from_static(b"ping"))]));
+    let mut free = world.upstream().await;
+    free.read_to("ping\r\n").await;
+    free.send("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok").await;
+    let body = third.await.expect("no panic").expect("a head").into_body().collect().await.expect("a body");
+    assert_eq!(&body.to_bytes()[..], b"ok");
+    assert_eq!(world.record().await.outcome, Outcome::Complete);
+    assert_eq!(world.in_flight(), 2);
+    drop((unread, voice, client));
+    uploading.abort();
+    for peer in [&mut down, &mut up] {
+        peer.rest().await;
+    }
+    for _ in 0..2 {
+        assert_eq!(world.record().await.outcome, Outcome::ClientGone);
+    }
+    world.assert_no_record();
+    assert_eq!(world.in_flight(), 0);
+}
