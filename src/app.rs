@@ -167,7 +167,15 @@ impl App {
     /// which.
     pub fn bind(config: &Config) -> io::Result<Self> {
         let clock = Clock::start();
-        let recorder = Arc::new(Recorder::new(config, clock)?);
+        Self::bind_with(config, Recorder::new(config, clock)?, clock)
+    }
+
+    /// The same with a recorder of one's own: that of the library's user, who listens to it.
+    ///
+    /// # Errors
+    /// As [`App::bind`].
+    pub fn bind_with(config: &Config, recorder: Recorder, clock: Clock) -> io::Result<Self> {
+        let recorder = Arc::new(recorder);
         let gateway =
             Gateway::new(config, Arc::clone(&recorder), Arc::new(TcpDial), clock).map_err(io::Error::other)?;
         let listeners = config.listeners.iter().map(Listener::bind).collect::<io::Result<_>>()?;

@@ -16,6 +16,7 @@ use std::{
 };
 
 use bytes::Bytes;
+use http::{StatusCode, Version};
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 use tokio::time::Sleep;
@@ -53,6 +54,8 @@ pub struct ResponseTap<B = Incoming> {
 enum Source<B> {
     Upstream(B),
     Own(Option<Bytes>),
+    /// Nothing is to come, but the head says a length.
+    Nothing(SizeHint),
 }
 
 /// Limits on a response body; allocated only where one is on.
@@ -124,7 +127,7 @@ impl<B: Body<Data = Bytes>> ResponseTap<B> {
             until_close: false,
             limits,
         };
-        if tap.has_ended() {
+        if tap.has_ended() || tap.is_filled() {
             let head_back = tap.exchange().and_then(|exchange| exchange.seen().timeline.head_back);
             tap.ended(head_back);
         }
@@ -154,6 +157,23 @@ impl<B: Body<Data = Bytes>> ResponseTap<B> {
         }
     }
 
+    /// The answer goes to a client of HTTP/1, for which hyper asks no body that can't have a byte: of the answer to a
+    /// HEAD, of a 204 and 304. So it ends here, for its HTTP/2 stream may not have said so yet.
+    ///
+    /// `has_length`: the head has a `Content-Length`, which hyper drops or moves to the end if the body says that it has
+    /// ended (a 304 tells the length of what it does not send). So such a body does not say so. A 204 has none.
+    pub fn fit_http1(&mut self, to_head: bool, status: StatusCode, has_length: bool) {
+        if to_head || matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED) {
+            let head_back = self.exchange().and_then(|exchange| exchange.seen().timeline.head_back);
+            self.ended(head_back);
+            self.source = Source::Own(None);
+        }
+        if has_length && status != StatusCode::NO_CONTENT && self.has_ended() {
+            let size = if status == StatusCode::NOT_MODIFIED { SizeHint::default() } else { SizeHint::with_exact(0) };
+            self.source = Source::Nothing(size);
+        }
+    }
+
     fn exchange(&mut self) -> Option<&mut Exchange> {
         self.open.as_mut().and_then(Open::exchange)
     }
@@ -162,7 +182,22 @@ impl<B: Body<Data = Bytes>> ResponseTap<B> {
         match &self.source {
             Source::Upstream(inner) => inner.is_end_stream(),
             Source::Own(body) => body.is_none(),
+            Source::Nothing(_) => false,
         }
+    }
+
+    /// Every byte of a body of known length has come. hyper's HTTP/1 server then asks for no more, although an HTTP/2
+    /// upstream may say only in another frame that this was the end.
+    fn is_filled(&self) -> bool {
+        let http1 = self.open.as_ref().is_some_and(|open| !open.downstream.multiplexed());
+        http1 && matches!(&self.source, Source::Upstream(inner) if inner.size_hint().exact() == Some(0))
+    }
+
+    /// hyper takes a reset or a closed connection with the code `NO_ERROR` for the end of an HTTP/2 body, for that is how a
+    /// server that has answered in full waves the rest of an upload off. With the upload at its end it is a cut.
+    fn was_cut(&mut self) -> bool {
+        let http2 = self.lease.as_ref().is_some_and(|lease| lease.version() == Version::HTTP_2);
+        http2 && !self.has_ended() && self.exchange().is_some_and(|exchange| exchange.upload().ended().is_some())
     }
 
     /// What was handed on has left if a flush has completed since: hyper polls the next frame only after it flushed.
@@ -258,6 +293,7 @@ where
         let this = &mut *self;
         let inner = match &mut this.source {
             Source::Own(body) => return Poll::Ready(body.take().map(|body| Ok(Frame::data(body)))),
+            Source::Nothing(_) => return Poll::Ready(None),
             Source::Upstream(inner) => Pin::new(inner),
         };
         let polled = inner.poll_frame(cx);
@@ -278,7 +314,7 @@ where
                 }
                 if let Some(bytes) = frame.data_ref() {
                     let arrival = this.data(bytes);
-                    if this.has_ended() {
+                    if this.has_ended() || this.is_filled() {
                         this.ended(arrival);
                     }
                 } else {
@@ -291,6 +327,10 @@ where
                 Poll::Ready(Some(Err(error.into())))
             }
             Poll::Ready(None) => {
+                if this.was_cut() {
+                    this.failed(Cause::Reset);
+                    return Poll::Ready(Some(Err("the upstream's stream was reset".into())));
+                }
                 this.ended(this.end_arrival());
                 Poll::Ready(None)
             }
@@ -305,6 +345,7 @@ where
         match &self.source {
             Source::Upstream(inner) => inner.size_hint(),
             Source::Own(body) => SizeHint::with_exact(body.as_ref().map_or(0, |body| body.len() as u64)),
+            Source::Nothing(size) => *size,
         }
     }
 }

@@ -43,6 +43,7 @@ pub struct ConnStats {
     pending: Pending,
     flushes: AtomicU32,
     reads: Reads,
+    greeted: AtomicBool,
     parked: AtomicBool,
     closing: Mutex<Vec<Closing>>,
 }
@@ -60,6 +61,7 @@ impl Default for ConnStats {
             pending: Pending::default(),
             flushes: AtomicU32::new(0),
             reads: Reads::default(),
+            greeted: AtomicBool::new(false),
             parked: AtomicBool::new(false),
             closing: Mutex::new(Vec::new()),
         }
@@ -95,6 +97,15 @@ impl ConnStats {
     /// The reads this connection's bytes came in.
     pub const fn reads(&self) -> &Reads {
         &self.reads
+    }
+
+    /// Enough has been read, above TLS, to tell which HTTP is spoken.
+    pub fn greeted(&self) -> bool {
+        self.greeted.load(Ordering::Acquire)
+    }
+
+    pub(super) fn note_greeting(&self) {
+        self.greeted.store(true, Ordering::Release);
     }
 
     /// Departure of the first write since [`ConnStats::arm`].

@@ -11,6 +11,7 @@ use std::{
 };
 
 use bytes::Bytes;
+use http::Version;
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 use tokio::sync::Notify;
@@ -37,6 +38,8 @@ pub struct RequestTap {
     upstream: Option<(Arc<ConnStats>, Nanos)>,
     most: Option<u64>,
     gate: Option<Gate>,
+    http2: bool,
+    to_http1: bool,
 }
 
 /// What a [`RequestTap`] is made of.
@@ -57,6 +60,8 @@ pub struct RequestParts<'a> {
     pub most: Option<u64>,
     /// Holds the body back until the upstream asks for it.
     pub gate: Option<Arc<Continue>>,
+    /// The client speaks HTTP/2.
+    pub http2: bool,
 }
 
 impl RequestTap {
@@ -75,6 +80,8 @@ impl RequestTap {
             upstream: None,
             most: parts.most,
             gate,
+            http2: parts.http2,
+            to_http1: false,
         };
         if tap.inner.is_end_stream() {
             tap.gate = None;
@@ -83,8 +90,13 @@ impl RequestTap {
         tap
     }
 
-    /// The connection it will be sent on, and how long writes had been pending there.
-    pub fn attach(&mut self, upstream: Arc<ConnStats>, pending: Nanos) {
+    /// The connection it will be sent on, how long writes had been pending there, and what it speaks.
+    pub fn attach(&mut self, upstream: Arc<ConnStats>, pending: Nanos, version: Version) {
+        self.to_http1 = version != Version::HTTP_2;
+        if version == Version::HTTP_2 {
+            // The library does not tell of a 100 in HTTP/2: waiting for it would cost every such request its patience.
+            self.gate = None;
+        }
         self.upstream = Some((upstream, pending));
     }
 
@@ -139,7 +151,9 @@ impl Body for RequestTap {
             Some(Ok(frame)) => {
                 if let Some(bytes) = frame.data_ref() {
                     let arrival = this.data(bytes)?;
-                    if this.inner.is_end_stream() {
+                    // Of a body of known length hyper's HTTP/1 client asks for no more than that.
+                    let filled = this.to_http1 && this.inner.size_hint().exact() == Some(0);
+                    if filled || this.inner.is_end_stream() {
                         this.ended(arrival);
                     }
                 } else {
@@ -159,6 +173,11 @@ impl Body for RequestTap {
                 Poll::Ready(Some(Err(error.into())))
             }
             None => {
+                if this.http2 && this.upload.ended().is_none() && !this.inner.is_end_stream() {
+                    // As for responses (`ResponseTap::was_cut`); no client has a reason to end its request like that.
+                    this.upload.note_fault(UploadFault::Gone);
+                    return Poll::Ready(Some(Err("the request's stream was reset".into())));
+                }
                 let arrival = this.downstream.last_read().unwrap_or(this.request_head);
                 this.ended(arrival);
                 Poll::Ready(None)

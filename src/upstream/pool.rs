@@ -88,6 +88,7 @@ pub struct Lease<B> {
     /// What it cost to make, if this exchange dialled it.
     pub timings: Option<ConnectTimings>,
     born: Stamp,
+    retired: bool,
     pool: Arc<Pool<B>>,
     used: Option<Used>,
     _permit: Option<OwnedSemaphorePermit>,
@@ -303,6 +304,7 @@ where
             reused: true,
             timings: None,
             born: facts.born,
+            retired: false,
             pool: Arc::clone(self),
             used,
             _permit: None,
@@ -331,9 +333,15 @@ impl<B> Lease<B> {
         }
     }
 
+    /// Nobody after this exchange may use the connection.
+    pub fn retire(&mut self) {
+        self.retired = true;
+    }
+
     /// Gives the connection back: request and response have both ended.
     pub fn release(self) {
         if let Sender::Http1(sender) = self.sender
+            && !self.retired
             && !sender.is_closed()
         {
             let since = self.pool.clock.now();

@@ -65,13 +65,25 @@ impl Peer {
         std::mem::take(&mut self.seen)
     }
 
+    /// Nothing comes for a moment, and nothing was left over: under the paused clock that is for good.
+    pub async fn assert_silent(&mut self) {
+        let mut buffer = [0; 1024];
+        let read = tokio::time::timeout(Duration::from_millis(1), self.io.read(&mut buffer)).await;
+        assert_eq!(String::from_utf8_lossy(&self.seen), "", "bytes nobody asked for");
+        assert!(read.is_err(), "silence, not {read:?}: {:?}", String::from_utf8_lossy(&buffer));
+    }
+
+    /// The other side has closed or reset the connection and sent nothing more.
+    pub async fn assert_closed(&mut self) {
+        let rest = self.rest().await;
+        assert_eq!(String::from_utf8_lossy(&rest), "", "bytes nobody asked for");
+    }
+
     /// Whatever the next read brings; 0 at the end, also when it ends with an error.
     async fn more(&mut self) -> usize {
-        let mut buffer = vec![0; 16 * 1024];
-        let read = tokio::time::timeout(PATIENCE, self.io.read(&mut buffer)).await.expect("bytes within the patience");
-        let read = read.unwrap_or(0);
-        self.seen.extend_from_slice(&buffer[..read]);
-        read
+        self.seen.reserve(16 * 1024);
+        let read = tokio::time::timeout(PATIENCE, self.io.read_buf(&mut self.seen)).await;
+        read.expect("bytes within the patience").unwrap_or(0)
     }
 
     /// Says that nothing more will be sent.

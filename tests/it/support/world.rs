@@ -104,6 +104,53 @@ impl World {
         Peer::new(Box::new(ours))
     }
 
+    /// A client connects with TLS.
+    pub fn client_of(&self, tls: Arc<rustls::ServerConfig>) -> Peer {
+        let (ours, theirs) = tokio::io::duplex(self.pipe);
+        let (server, stop) = (self.server.clone(), self.stop.subscribe());
+        tokio::spawn(async move { server.serve(Box::new(theirs), Some(tls), stop).await });
+        Peer::new(Box::new(ours))
+    }
+
+    /// Whether the gateway has dialled and nobody took the connection yet.
+    pub fn has_dialled(&self) -> bool {
+        !self.dialled.is_empty()
+    }
+
+    /// From now on every connection is refused.
+    pub fn refuse(&mut self) {
+        self.dialled.close();
+    }
+
+    /// Exchanges under way.
+    pub fn in_flight(&self) -> usize {
+        self.gateway.shared().in_flight.load(std::sync::atomic::Ordering::Acquire)
+    }
+
+    /// One exchange on fresh connections, every byte of it checked on both sides: what is sent, and what must come out
+    /// at the other end, nothing before and nothing after.
+    pub async fn relay(&mut self, request: Sides<'_>, response: Sides<'_>) -> Observation {
+        let mut client = self.client();
+        let (mut up, ()) = tokio::join!(
+            async {
+                let mut up = self.upstream().await;
+                let came = up.read(request.out.len()).await;
+                assert_same(&came, request.out);
+                up
+            },
+            client.send(request.sent)
+        );
+        up.assert_silent().await;
+        let (came, ()) = tokio::join!(client.read(response.out.len()), up.send(response.sent));
+        assert_same(&came, response.out);
+        let record = self.record().await;
+        client.assert_silent().await;
+        up.assert_silent().await;
+        self.assert_no_record();
+        assert_eq!(self.in_flight(), 0);
+        record
+    }
+
     /// The next connection the gateway makes to the upstream.
     pub async fn upstream(&mut self) -> Peer {
         let waiting = tokio::time::timeout(Duration::from_secs(3600), self.dialled.recv());
@@ -136,6 +183,36 @@ impl World {
     pub fn scrape(&self) -> String {
         self.recorder.encode(false, self.clock.now())
     }
+}
+
+/// What one side sends, and what must come out at the other.
+#[derive(Clone, Copy)]
+pub struct Sides<'a> {
+    pub sent: &'a [u8],
+    pub out: &'a [u8],
+}
+
+impl<'a> Sides<'a> {
+    /// It comes out as it went in.
+    pub fn same(sent: &'a (impl AsRef<[u8]> + ?Sized)) -> Self {
+        Self { sent: sent.as_ref(), out: sent.as_ref() }
+    }
+
+    /// It comes out like this.
+    pub fn changed(sent: &'a (impl AsRef<[u8]> + ?Sized), out: &'a (impl AsRef<[u8]> + ?Sized)) -> Self {
+        Self { sent: sent.as_ref(), out: out.as_ref() }
+    }
+}
+
+/// Compares as text where it is text, so that a failure can be read.
+#[track_caller]
+pub fn assert_same(came: &[u8], wanted: &[u8]) {
+    assert!(
+        came == wanted,
+        "came:   {:?}\nwanted: {:?}",
+        String::from_utf8_lossy(&came[..came.len().min(4000)]),
+        String::from_utf8_lossy(&wanted[..wanted.len().min(4000)])
+    );
 }
 
 /// An upstream as configuration has it.
