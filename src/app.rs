@@ -71,7 +71,12 @@ fn log_to_stderr(level: &str) {
     let filter = tracing_subscriber::EnvFilter::new(level);
     let terminal = io::IsTerminal::is_terminal(&io::stderr());
     // Set already only where a test runs this twice.
-    let _ = tracing_subscriber::fmt().with_env_filter(filter).with_ansi(terminal).with_writer(io::stderr).try_init();
+    let _ = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_ansi(terminal)
+        .log_internal_errors(false)
+        .with_writer(io::stderr)
+        .try_init();
 }
 
 /// Tells `stop` of SIGTERM and SIGINT: the first drains, the second cuts.
