@@ -19,7 +19,7 @@ use crate::{
     config::{Config, Matches},
     net::listener::Listener,
     proxy::Gateway,
-    record::Recorder,
+    record::{self, Recorder},
     server::Server,
     tap::Shared,
     upstream::TcpDial,
@@ -157,6 +157,17 @@ impl Stop {
         self.stop.send_replace(true);
         self.now.send_replace(true);
     }
+
+    /// Ready once the end was asked for, draining or not.
+    pub async fn asked(&self) {
+        // The sender lives as long as `self`, so this does not fail.
+        let _ = self.stop.subscribe().wait_for(|stop| *stop).await;
+    }
+
+    /// Ready once what is under way is to be cut.
+    pub async fn cutting(&self) {
+        let _ = self.now.subscribe().wait_for(|now| *now).await;
+    }
 }
 
 impl App {
@@ -166,8 +177,20 @@ impl App {
     /// If an address can't be bound, a certificate can't be used, or the access log can't be opened; the message says
     /// which.
     pub fn bind(config: &Config) -> io::Result<Self> {
+        Self::bind_with(config, None)
+    }
+
+    /// The same, and `listener` is told of every finished exchange.
+    ///
+    /// # Errors
+    /// As [`App::bind`].
+    pub fn bind_with(config: &Config, listener: Option<record::Listener>) -> io::Result<Self> {
         let clock = Clock::start();
-        let recorder = Arc::new(Recorder::new(config, clock)?);
+        let recorder = Recorder::new(config, clock)?;
+        let recorder = Arc::new(match listener {
+            Some(listener) => recorder.with_listener(listener),
+            None => recorder,
+        });
         let gateway =
             Gateway::new(config, Arc::clone(&recorder), Arc::new(TcpDial), clock).map_err(io::Error::other)?;
         let listeners = config.listeners.iter().map(Listener::bind).collect::<io::Result<_>>()?;

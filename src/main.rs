@@ -9,6 +9,7 @@ use streamgauge::{
     app,
     cli::{self, Command, RunArgs},
     config::{Config, ConfigError},
+    demo, sim,
 };
 
 fn main() -> ExitCode {
@@ -23,8 +24,8 @@ fn main() -> ExitCode {
         Command::Run(arguments) => with_config(&arguments, app::main),
         Command::Check(arguments) => with_config(&arguments, |config| print(&config.effective_toml())),
         Command::Version => print(concat!("streamgauge ", env!("CARGO_PKG_VERSION"), "\n")),
-        Command::Demo(arguments) => streamgauge::demo::main(&arguments).map(|()| ExitCode::SUCCESS),
-        Command::Sim(arguments) => streamgauge::sim::main(&arguments).map(|()| ExitCode::SUCCESS),
+        Command::Demo(arguments) => demo::main(&arguments),
+        Command::Sim(arguments) => sim::main(&arguments),
     };
     done.unwrap_or_else(|error| {
         eprintln!("streamgauge: {error}");
