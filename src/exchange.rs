@@ -7,10 +7,10 @@ use http::response::Parts;
 
 use crate::{
     clock::{Nanos, Stamp},
-    dialect::{Dialect, Endpoint, Kinds, Observer},
+    dialect::{Dialect, Endpoint, Kinds, Observer, Signal},
     observation::{Limit, Observation, Outcome},
     record::{Exemplar, Marked, Pair, Recorder, Started, UpstreamHandles},
-    timeline::Interval,
+    timeline::{Cadence, Interval},
     upload::Upload,
     upstream::Dialled,
 };
@@ -192,56 +192,66 @@ impl Exchange {
 
     /// One body frame from the upstream. `pending` is how long downstream writes had been pending at its arrival.
     pub fn data(&mut self, arrival: Stamp, bytes: &[u8], pending: Nanos) {
-        let Self { seen, pair, observer, undelivered, output_seen, upload, exemplar, .. } = self;
-        let timeline = &mut seen.timeline;
+        let Self { seen, pair, .. } = self;
+        let size = bytes.len() as u64;
         seen.reads += 1;
-        seen.response_bytes += bytes.len() as u64;
-        let stream = seen.stream;
-        if timeline.first_byte.is_none() {
-            timeline.first_byte = Some(arrival);
-            if let (Some(pair), Some(span)) = (&pair, timeline.ttfb()) {
+        seen.response_bytes += size;
+        if let Some(pair) = pair {
+            pair.read(size);
+        }
+        if seen.timeline.first_byte.is_none() {
+            seen.timeline.first_byte = Some(arrival);
+            if let (Some(pair), Some(span)) = (pair, seen.timeline.ttfb()) {
                 pair.ttfb(span);
             }
         }
-        if let Some(pair) = &pair {
-            pair.read(bytes.len() as u64);
-        }
-        let Some(observer) = observer else { return };
-        let (mut events, mut outputs, coalesced) = (0, 0, seen.cadence.coalesced());
-        let mut kinds = Kinds::NONE;
-        observer.read(bytes, &mut |signal| {
-            events += 1;
-            if !signal.output.is_empty() {
-                outputs += 1;
-                kinds |= signal.output;
-                if let Some(gap) = seen.cadence.output(arrival)
-                    && !seen.flags.tainted
-                    && let Some(pair) = &pair
-                {
-                    pair.gap(gap);
-                }
-            }
-        });
-        if !stream || events == 0 {
+        let Some(observer) = &mut self.observer else { return };
+        let mut batch = Batch::new(arrival, &mut self.seen, self.pair.as_deref());
+        observer.read(bytes, &mut |signal| batch.event(signal));
+        let said = batch.said;
+        // Where the head did not say what the body is, its first byte did.
+        self.seen.stream = observer.is_stream();
+        self.events(arrival, said, pending);
+    }
+
+    /// The upstream's body has ended as its framing says. Its last event may lack the closing blank line: then it ends
+    /// here, come with the last bytes.
+    pub fn response_end(&mut self, arrival: Stamp, pending: Nanos) {
+        if self.seen.timeline.response_end.is_some() {
             return;
         }
-        seen.events += events;
+        self.seen.timeline.response_end = Some(arrival);
+        let Some(observer) = &mut self.observer else { return };
+        let mut batch = Batch::new(arrival, &mut self.seen, self.pair.as_deref());
+        observer.end(&mut |signal| batch.event(signal));
+        let said = batch.said;
+        self.events(arrival, said, pending);
+    }
+
+    /// Books what one frame completed.
+    fn events(&mut self, arrival: Stamp, said: Said, pending: Nanos) {
+        let Self { seen, pair, undelivered, output_seen, upload, exemplar, .. } = self;
+        if said.events == 0 || !seen.stream {
+            return;
+        }
+        let timeline = &mut seen.timeline;
+        seen.events += said.events;
+        if let Some(pair) = pair {
+            pair.events(said.events, said.outputs, said.coalesced);
+        }
         if timeline.first_event.is_none() {
             timeline.first_event = Some(arrival);
             if let (Some(pair), Some(span)) = (&pair, timeline.first_event_time()) {
                 pair.first_event(span);
             }
         }
-        if let Some(pair) = &pair {
-            pair.events(events, outputs, seen.cadence.coalesced() - coalesced);
-        }
-        if outputs == 0 {
+        if said.outputs == 0 {
             return;
         }
-        seen.output_events += outputs;
-        *output_seen |= kinds;
+        seen.output_events += said.outputs;
+        *output_seen |= said.kinds;
         timeline.last_output = Some(arrival);
-        undelivered.push(arrival, outputs, pending);
+        undelivered.push(arrival, said.outputs, pending);
         if timeline.first_output.is_none() {
             timeline.first_output = Some(arrival);
             if let Some(ttft) = timeline.ttft() {
@@ -251,7 +261,7 @@ impl Exchange {
                 }
             }
         }
-        if kinds.contains(Kinds::ANSWER) && timeline.first_answer.is_none() {
+        if said.kinds.contains(Kinds::ANSWER) && timeline.first_answer.is_none() {
             timeline.first_answer = Some(arrival);
             if let (Some(pair), Some(span)) = (&pair, timeline.answer_ttft()) {
                 pair.answer_ttft(span, exemplar);
@@ -297,26 +307,6 @@ impl Exchange {
     /// The client did not take bytes for so long that the upstream was not read: arrivals after it are not the provider's.
     pub fn taint(&mut self) {
         self.seen.flags.tainted = true;
-    }
-
-    /// The upstream's body has ended as its framing says.
-    pub fn response_end(&mut self, arrival: Stamp) {
-        if self.seen.timeline.response_end.is_some() {
-            return;
-        }
-        self.seen.timeline.response_end = Some(arrival);
-        if let Some(observer) = &mut self.observer {
-            let seen = &mut self.seen;
-            // The closing blank line was missing: the last event is one all the same, come with the last bytes.
-            let mut late = 0;
-            observer.end(&mut |_| late += 1);
-            if seen.stream && late > 0 {
-                seen.events += late;
-                if let Some(pair) = &self.pair {
-                    pair.events(late, 0, 0);
-                }
-            }
-        }
     }
 
     /// The gateway answers by itself.
@@ -376,7 +366,7 @@ impl Exchange {
             return (Outcome::Complete, None);
         }
         match cause {
-            Cause::Ended if reads_events && facts.finish_reasons.is_empty() => (Outcome::Truncated, None),
+            Cause::Ended if reads_events && !facts.finished() => (Outcome::Truncated, None),
             Cause::Ended => (Outcome::Complete, None),
             Cause::Reset => (Outcome::UpstreamReset, None),
             Cause::TimedOut(limit) => (Outcome::UpstreamTimeout, Some(limit)),
@@ -387,16 +377,57 @@ impl Exchange {
     }
 }
 
+/// The events that one frame completes.
+struct Batch<'a> {
+    arrival: Stamp,
+    cadence: &'a mut Cadence,
+    /// Where gaps are observed; absent once they no longer are the provider's.
+    gaps: Option<&'a Pair>,
+    said: Said,
+}
+
+/// What they said, all in all.
+#[derive(Clone, Copy, Default)]
+struct Said {
+    events: u64,
+    outputs: u64,
+    coalesced: u64,
+    kinds: Kinds,
+}
+
+impl<'a> Batch<'a> {
+    fn new(arrival: Stamp, seen: &'a mut Observation, pair: Option<&'a Pair>) -> Self {
+        let gaps = pair.filter(|_| !seen.flags.tainted);
+        Self { arrival, cadence: &mut seen.cadence, gaps, said: Said::default() }
+    }
+
+    #[inline]
+    fn event(&mut self, signal: Signal) {
+        self.said.events += 1;
+        if signal.output.is_empty() {
+            return;
+        }
+        self.said.kinds |= signal.output;
+        let coalesced = self.cadence.coalesced();
+        let gap = self.cadence.output(self.arrival);
+        self.said.outputs += 1;
+        self.said.coalesced += self.cadence.coalesced() - coalesced;
+        if let (Some(gap), Some(pair)) = (gap, self.gaps) {
+            pair.gap(gap);
+        }
+    }
+}
+
 /// Output events handed on and not departed yet: usually those of one read. While a write is pending more may queue
 /// up; beyond the eighth batch they join the newest, whose waiting is subtracted anyway.
 #[derive(Debug, Default)]
 struct Undelivered {
     held: usize,
-    batches: [Option<Batch>; 8],
+    batches: [Option<Waiting>; 8],
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Batch {
+struct Waiting {
     arrival: Stamp,
     events: u64,
     pending: Nanos,
@@ -411,11 +442,11 @@ impl Undelivered {
             newest.events += events;
             return;
         }
-        self.batches[self.held] = Some(Batch { arrival, events, pending });
+        self.batches[self.held] = Some(Waiting { arrival, events, pending });
         self.held += 1;
     }
 
-    fn take(&mut self) -> impl Iterator<Item = Batch> + use<'_> {
+    fn take(&mut self) -> impl Iterator<Item = Waiting> + use<'_> {
         let held = std::mem::take(&mut self.held);
         self.batches[..held].iter().copied().flatten()
     }

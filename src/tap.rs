@@ -530,9 +530,10 @@ impl<B: Body<Data = Bytes>> ResponseTap<B> {
         let mut reusable = false;
         if let Some(exchange) = open.exchange() {
             let arrival = arrival.unwrap_or(now);
-            exchange.response_end(arrival);
+            let pending = stats.pending_until(arrival);
+            exchange.response_end(arrival, pending);
             reusable = exchange.upload().ended().is_some();
-            open.pending_at_end = Some(stats.pending_until(arrival));
+            open.pending_at_end = Some(pending);
         }
         if let Some(lease) = self.lease.take()
             && reusable

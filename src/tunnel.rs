@@ -7,7 +7,7 @@ use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 use crate::{
-    clock::Clock,
+    clock::{Clock, Nanos},
     exchange::Cause,
     tap::{Open, RequestTap},
     upstream::Lease,
@@ -26,7 +26,7 @@ pub async fn run(client: OnUpgrade, upstream: OnUpgrade, mut open: Open, lease: 
     if let Some(exchange) = open.exchange() {
         exchange.upload().add(up.into_inner());
         exchange.seen().response_bytes = down.into_inner();
-        exchange.response_end(clock.now());
+        exchange.response_end(clock.now(), Nanos::ZERO);
     }
     drop(lease);
     open.close(cause);

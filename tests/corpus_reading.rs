@@ -16,7 +16,7 @@ use streamgauge::dialect::{Dialect, Facts, Kinds, Observer, RequestScan, Signal,
 const REQUIRED: [&str; 3] = ["anthropic", "openai-chat", "openai-responses"];
 
 /// How many of the other recordings that speak one of the three dialects are known to match.
-const OTHERS_KNOWN: usize = 0;
+const OTHERS_KNOWN: usize = 145;
 
 /// Bytes per read; 0 is all at once.
 const WIDTHS: [usize; 4] = [0, 64, 7, 1];
@@ -32,7 +32,7 @@ fn recorded_replies_are_read_as_expected() {
     let mut faults = Vec::new();
     let mut tally: BTreeMap<String, (usize, Vec<String>)> = BTreeMap::new();
     for (table, streamed) in [("EXPECTED.tsv", true), ("EXPECTED_NONSTREAM.tsv", false)] {
-        for row in rows(&corpus.join(table)) {
+        for row in rows(&fs::read_to_string(corpus.join(table)).unwrap()) {
             let (family, name) = (&row["dialect"], &row["name"]);
             let Some(recording) = Recording::load(&corpus, family, name) else { continue };
             let found = recording.compare(&row, streamed);
@@ -221,8 +221,7 @@ fn head(text: &str) -> Option<response::Parts> {
     Some(head.body(()).ok()?.into_parts().0)
 }
 
-fn rows(path: &Path) -> Vec<Row> {
-    let text = fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+fn rows(text: &str) -> Vec<Row> {
     let mut lines = text.lines();
     let names: Vec<_> = lines.next().unwrap_or_default().split('\t').map(str::to_owned).collect();
     lines.map(|line| names.iter().cloned().zip(line.split('\t').map(str::to_owned)).collect()).collect()

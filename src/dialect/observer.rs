@@ -124,8 +124,9 @@ impl Observer {
             let whole = self.framer.between_events();
             if whole {
                 at += self.framer.skip_line_feed(&bytes[at..]);
+                let reader = &mut self.reader;
                 if let Some(twin) = &mut self.twin
-                    && let Some(len) = twin.0.recognise(&bytes[at..])
+                    && let Some(len) = twin.0.recognise(&bytes[at..], &mut |field, number| reader.tell(field, number))
                 {
                     at += len;
                     self.framer.passed(bytes[at - 1]);

@@ -4,7 +4,7 @@ use super::{
     Dialect, Facts, Signal, anthropic, openai_chat, openai_responses,
     reply::{Event, Reply},
 };
-use crate::framing::json::{Free, Progress, Scanner};
+use crate::framing::json::{Free, Progress, Scanner, Value};
 
 /// The end marker that is no JSON. Most dialects' streams may end with it, whatever else they end with.
 const DONE: &[u8] = b"[DONE]";
@@ -75,7 +75,7 @@ impl Reader {
         follow(&mut self.name, ERROR_NAME, part);
     }
 
-    /// JSON outside of data, or the value of an `error` field: nothing but an error is taken from it.
+    /// JSON outside of data, or the value of an `error` field: what it says is taken, but it is no event.
     pub(super) fn stray(&mut self, part: &[u8], error: bool) {
         if !self.open {
             self.open();
@@ -135,10 +135,15 @@ impl Reader {
     }
 
     /// The free values of the event that just ended, if another one alike would say the same: it has output, and nothing
-    /// in it was told that would have to be told again.
+    /// in it was said that would have to be said again.
     pub(super) fn alike(&self) -> Option<&[Free]> {
-        let plain = !self.event.telling && !self.event.error && self.done == NO_MATCH;
-        plain.then(|| self.scanner.free())
+        let silent = !self.event.telling && !self.event.error && self.done == NO_MATCH;
+        if silent { self.scanner.free() } else { None }
+    }
+
+    /// Takes a number of an event that is alike to one that was read.
+    pub(super) fn tell(&mut self, field: u8, number: &[u8]) {
+        self.found(field, Value::Number(number));
     }
 
     pub(super) fn facts(&self) -> Facts {
@@ -165,10 +170,13 @@ impl Reader {
     #[inline]
     fn maybe_done(&mut self, part: &[u8]) {
         let before = usize::from(self.done);
-        if before == DONE.len() && part.iter().all(u8::is_ascii_whitespace) {
-            return;
+        // White space behind the marker means nothing.
+        let (word, behind) = part.split_at(part.len().min(DONE.len() - before));
+        if behind.iter().all(u8::is_ascii_whitespace) {
+            follow(&mut self.done, DONE, word);
+        } else {
+            self.done = NO_MATCH;
         }
-        follow(&mut self.done, DONE, part);
         if self.done == NO_MATCH {
             self.scan(&DONE[..before]);
             self.scan(part);
@@ -188,6 +196,16 @@ impl Reader {
             Dialect::Anthropic => scanner.read(&anthropic::TREE, part, &mut |field, value| {
                 anthropic::found(reply, event, field, value);
             }),
+            Dialect::Other => {}
+        }
+    }
+
+    fn found(&mut self, field: u8, value: Value<'_>) {
+        let Self { reply, event, .. } = self;
+        match self.dialect {
+            Dialect::OpenAiChat => openai_chat::found(reply, event, field, value),
+            Dialect::OpenAiResponses => openai_responses::found(reply, event, field, value),
+            Dialect::Anthropic => anthropic::found(reply, event, field, value),
             Dialect::Other => {}
         }
     }

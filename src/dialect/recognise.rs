@@ -104,8 +104,8 @@ const ROWS: &[Row] = &[
 
 const ANTHROPIC_VERSION: HeaderName = HeaderName::from_static("anthropic-version");
 
-/// Recognises a request by its method and the end of its path. `provider` is the upstream's configured hint: of one that
-/// speaks Anthropic alone (`anthropic`) `/chat` and `/completions` mean no other.
+/// Recognises a request by its method and the end of its path. `provider` is the upstream's configured hint: what is sent
+/// to `anthropic` speaks no other dialect.
 pub fn recognise(parts: &Parts, provider: Option<&str>) -> Recognised {
     let path = parts.uri.path();
     let path = path.strip_suffix('/').unwrap_or(path);
@@ -123,7 +123,7 @@ pub fn recognise(parts: &Parts, provider: Option<&str>) -> Recognised {
     recognised
 }
 
-/// A request that says it speaks Anthropic: nothing that is another dialect's by its path is taken from that one.
+/// The dialect of a request that says it speaks Anthropic's: chat completions and responses are still what they are.
 const fn anthropic(recognised: Recognised) -> Dialect {
     match recognised.endpoint {
         Endpoint::Messages | Endpoint::Completions => Dialect::Anthropic,
@@ -156,5 +156,76 @@ impl Verb {
             Get => method == Method::GET,
             Any => true,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::Request;
+
+    use super::*;
+
+    #[track_caller]
+    fn assert_recognised(method: &str, path: &str, endpoint: Endpoint, dialect: Dialect) {
+        let parts = Request::builder().method(method).uri(path).body(()).unwrap().into_parts().0;
+        assert_eq!(recognise(&parts, None), Recognised { endpoint, dialect }, "{method} {path}");
+    }
+
+    #[test]
+    fn the_three_dialects_are_known_behind_any_prefix() {
+        for prefix in ["", "/v1", "/openai/v1", "/api/v1", "/inference/v1", "/compatible-mode/v1", "/team-7/eu"] {
+            let path = |end: &str| format!("{prefix}{end}");
+            assert_recognised("POST", &path("/chat/completions"), Endpoint::Chat, Dialect::OpenAiChat);
+            assert_recognised("POST", &path("/completions"), Endpoint::Completions, Dialect::OpenAiChat);
+            assert_recognised("POST", &path("/responses"), Endpoint::Responses, Dialect::OpenAiResponses);
+            assert_recognised("POST", &path("/messages"), Endpoint::Messages, Dialect::Anthropic);
+        }
+        let azure = "/openai/deployments/d/chat/completions?api-version=2024-10-21";
+        assert_recognised("POST", azure, Endpoint::Chat, Dialect::OpenAiChat);
+        assert_recognised("POST", "/v1/chat/completions/", Endpoint::Chat, Dialect::OpenAiChat);
+        assert_recognised("GET", "/v1/responses/r1?stream=true", Endpoint::Responses, Dialect::OpenAiResponses);
+        assert_recognised("POST", "/v1/complete", Endpoint::Completions, Dialect::Anthropic);
+        let vertex = "/v1/projects/p/locations/l/publishers/anthropic/models/claude@1:streamRawPredict";
+        assert_recognised("POST", vertex, Endpoint::Messages, Dialect::Anthropic);
+    }
+
+    #[test]
+    fn other_requests_have_an_endpoint_where_they_have_one() {
+        for (method, path, endpoint) in [
+            ("POST", "/v1beta/models/gemini:streamGenerateContent?alt=sse", Endpoint::Generate),
+            ("POST", "/v1beta/models/e:batchEmbedContents", Endpoint::Embeddings),
+            ("POST", "/model/anthropic.claude%3A0/converse-stream", Endpoint::Chat),
+            ("POST", "/model/amazon.nova/invoke", Endpoint::Generate),
+            ("POST", "/v2/chat", Endpoint::Chat),
+            ("POST", "/api/generate", Endpoint::Generate),
+            ("POST", "/completion", Endpoint::Generate),
+            ("GET", "/v1/realtime?model=x", Endpoint::Realtime),
+            ("POST", "/v1/embeddings", Endpoint::Embeddings),
+            ("POST", "/v2/rerank", Endpoint::Rerank),
+            ("POST", "/v1/images/generations", Endpoint::Images),
+            ("POST", "/v1/audio/speech", Endpoint::Audio),
+            ("GET", "/v1/models", Endpoint::Models),
+            ("GET", "/v1/models/m", Endpoint::Models),
+            ("POST", "/v1/messages/batches", Endpoint::Batch),
+            ("GET", "/v1/files/f/content", Endpoint::Batch),
+            ("POST", "/v1/messages/count_tokens", Endpoint::Other),
+            ("POST", "/v1/threads/t/messages", Endpoint::Other),
+            ("GET", "/v1/chat/completions", Endpoint::Other),
+            ("GET", "/v1/chat/completions/c1/messages", Endpoint::Other),
+            ("GET", "/", Endpoint::Other),
+            ("POST", "/v1/mychat/completionsx", Endpoint::Other),
+        ] {
+            assert_recognised(method, path, endpoint, Dialect::Other);
+        }
+    }
+
+    #[test]
+    fn headers_and_the_provider_decide_where_the_path_does_not() {
+        let upgrade = Request::get("/v1/responses").header("upgrade", "websocket").body(()).unwrap().into_parts().0;
+        let socket = Recognised { endpoint: Endpoint::Realtime, dialect: Dialect::Other };
+        assert_eq!(recognise(&upgrade, None), socket);
+        let legacy = Request::post("/v1/completions").body(()).unwrap().into_parts().0;
+        assert_eq!(recognise(&legacy, Some("anthropic")).dialect, Dialect::Anthropic);
+        assert_eq!(recognise(&legacy, Some("openai")).dialect, Dialect::OpenAiChat);
     }
 }

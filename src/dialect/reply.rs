@@ -35,7 +35,7 @@ pub(super) struct Reply {
 pub(super) struct Event {
     pub(super) output: Kinds,
     pub(super) error: bool,
-    /// It said something that an event alike must say again: a count, a finish, an error.
+    /// It said something that an event alike would have to say again: a finish, an error.
     pub(super) telling: bool,
     /// The error's type was seen, so its code does not matter.
     error_typed: bool,
@@ -85,10 +85,7 @@ impl Reply {
                     self.error = Some(name);
                 }
             }
-            _ => {
-                event.telling = true;
-                self.counts.take(field, value);
-            }
+            _ => self.counts.take(field, value),
         }
     }
 

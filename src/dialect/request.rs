@@ -132,3 +132,101 @@ fn percent_decoded(text: &str) -> Option<String> {
     }
     name(Value::Text(&decoded))
 }
+
+#[cfg(test)]
+mod tests {
+    use http::Request;
+
+    use super::*;
+    use crate::dialect::recognise;
+
+    fn parts(uri: &str, headers: &[(&str, &str)]) -> Parts {
+        let request = headers.iter().fold(Request::post(uri), |request, (name, value)| request.header(*name, *value));
+        request.body(()).unwrap().into_parts().0
+    }
+
+    fn scan(parts: &Parts) -> RequestScan {
+        RequestScan::new(recognise(parts, None), parts)
+    }
+
+    fn facts(model: Option<&str>, stream: Option<bool>) -> RequestFacts {
+        RequestFacts { model: model.map(str::to_owned), stream }
+    }
+
+    const PATH: &str = "/v1/chat/completions";
+
+    #[track_caller]
+    fn assert_facts(uri: &str, headers: &[(&str, &str)], body: &str, expected: &RequestFacts) {
+        for width in [1, 3, body.len().max(1)] {
+            let mut scan = scan(&parts(uri, headers));
+            let mut given: Vec<_> = body.as_bytes().chunks(width).filter_map(|piece| scan.read(piece)).collect();
+            given.extend(scan.finish());
+            assert_eq!(given, std::slice::from_ref(expected), "{body} by {width}");
+        }
+    }
+
+    #[test]
+    fn both_are_found_in_any_order() {
+        for body in [
+            r#"{"model":"m","stream":true,"messages":[{"model":"x","stream":false}]}"#,
+            r#"{"stream" : true , "model" : "m"}"#,
+            r#"{"messages":[{"content":"\"model\":\"x\""}],"stream":true,"model":"m"}"#,
+            r#" {"mod\u0065l":"\u006d","stream":true}"#,
+        ] {
+            assert_facts(
+                PATH,
+                &[("content-type", "application/json; charset=utf-8")],
+                body,
+                &facts(Some("m"), Some(true)),
+            );
+        }
+    }
+
+    #[test]
+    fn what_is_not_said_is_absent() {
+        assert_facts(PATH, &[], r#"{"model":"m"}"#, &facts(Some("m"), None));
+        assert_facts(PATH, &[], r#"{"stream":false}"#, &facts(None, Some(false)));
+        assert_facts(PATH, &[], r#"{"stream":null,"model":7}"#, &facts(Some("7"), None));
+        assert_facts(PATH, &[], "", &facts(None, None));
+        assert_facts(PATH, &[], "model=m&stream=true", &facts(None, None));
+        assert_facts(PATH, &[], r#"{"model":"m","messages":["#, &facts(Some("m"), None));
+        let long = format!(r#"{{"model":"{}","stream":true}}"#, "x".repeat(257));
+        assert_facts(PATH, &[], &long, &facts(None, Some(true)));
+    }
+
+    #[test]
+    fn facts_come_as_soon_as_they_are_known() {
+        let mut early = scan(&parts(PATH, &[]));
+        assert_eq!(early.read(br#"{"model":"m","#), None);
+        assert_eq!(early.read(br#""stream":true,"messages":["#), Some(facts(Some("m"), Some(true))));
+        assert_eq!((early.read(b"1]}"), early.finish()), (None, None));
+        let mut closed = scan(&parts(PATH, &[]));
+        assert_eq!(closed.read(br#"{"model":"m"}"#), Some(facts(Some("m"), None)));
+        let mut other =
+            scan(&parts("/v1/audio/transcriptions", &[("content-type", "multipart/form-data; boundary=x")]));
+        assert_eq!(other.read(b"--x"), Some(facts(None, None)));
+        assert_eq!(other.finish(), None);
+    }
+
+    #[test]
+    fn a_large_image_before_the_model_hides_nothing_and_is_not_held() {
+        let body =
+            format!(r#"{{"messages":[{{"url":"data:;base64,{}"}}],"model":"m","stream":true}}"#, "A".repeat(2 << 20));
+        let mut scan = scan(&parts(PATH, &[]));
+        let given: Vec<_> = body.as_bytes().chunks(16 << 10).filter_map(|piece| scan.read(piece)).collect();
+        assert_eq!(given, [facts(Some("m"), Some(true))]);
+    }
+
+    #[test]
+    fn the_path_names_the_model_where_it_does() {
+        let azure = "/openai/deployments/my%20gpt/chat/completions?api-version=1";
+        assert_facts(azure, &[], r#"{"model":"x","stream":true}"#, &facts(Some("my gpt"), Some(true)));
+        let vertex = "/v1/projects/p/locations/l/publishers/anthropic/models/claude@1:streamRawPredict";
+        assert_facts(vertex, &[], r#"{"stream":true}"#, &facts(Some("claude@1"), Some(true)));
+        let plain = vertex.replace("streamRawPredict", "rawPredict");
+        assert_facts(&plain, &[("content-encoding", "gzip")], "x", &facts(Some("claude@1"), Some(false)));
+        let replay = Request::get("/v1/responses/r1?starting_after=3&stream=true").body(()).unwrap().into_parts().0;
+        assert_eq!(scan(&replay).finish(), Some(facts(None, Some(true))));
+        assert_eq!(percent_decoded("a%3Ab%2Fc%zz%4").as_deref(), Some("a:b/c%zz%4"));
+    }
+}

@@ -2,6 +2,8 @@
 
 const ONES: u64 = u64::MAX / 255;
 const HIGHS: u64 = ONES << 7;
+const QUOTES: u64 = ONES * 0x22;
+const ESCAPES: u64 = ONES * 0x5c;
 
 /// Where the first `"` or `\` stands; absent if there is neither.
 ///
@@ -14,7 +16,7 @@ pub(super) fn quote_or_escape(bytes: &[u8]) -> Option<usize> {
         let Some(word) = word(bytes, at) else {
             return bytes[at..].iter().position(|&byte| byte == b'"' || byte == b'\\').map(|index| at + index);
         };
-        let found = zeros(word ^ (ONES * b'"' as u64)) | zeros(word ^ (ONES * b'\\' as u64));
+        let found = zeros(word ^ QUOTES) | zeros(word ^ ESCAPES);
         if found != 0 {
             return Some(at + first(found));
         }
@@ -31,7 +33,7 @@ pub(super) fn quote_escape_or_control(bytes: &[u8]) -> Option<usize> {
         // With one bit turned, the quote is just above the controls and all else above it.
         let turned = word ^ (ONES * 2);
         let quotes_or_controls = turned.wrapping_sub(ONES * 0x21) & !turned & HIGHS;
-        let found = quotes_or_controls | zeros(word ^ (ONES * b'\\' as u64));
+        let found = quotes_or_controls | zeros(word ^ ESCAPES);
         if found != 0 {
             return Some(at + first(found));
         }

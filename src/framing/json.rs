@@ -4,10 +4,14 @@
 //! their brackets. A value is copied only if it is asked for *and* was split or has escapes. Not every malformed
 //! document is noticed (the inside of what is passed over is checked for brackets alone), but none does any harm.
 
+mod string;
 mod tree;
 
-use self::tree::{NONE, NodeId};
 pub use self::tree::{Tree, Want};
+use self::{
+    string::{Escape, Purpose},
+    tree::{NONE, NodeId},
+};
 use super::bytes::quote_or_escape;
 
 /// The longest value that is given out, in bytes.
@@ -17,7 +21,7 @@ pub const VALUE_LIMIT: usize = 4096;
 pub const DEPTH_LIMIT: u8 = 64;
 
 /// How many free values of a document are noted.
-pub(super) const FREE: usize = 12;
+pub(super) const FREE: usize = 16;
 
 pub(super) const NO_FREE: Free = Free { kind: FreeKind::Text, start: 0, end: 0 };
 
@@ -76,6 +80,10 @@ pub enum FreeKind {
     Text,
     /// A number.
     Number,
+    /// A number that was given out by this number of its field. `always`: what matters is its last value, so it must be
+    /// given out again even if it did not change ([`Want::Count`]).
+    #[expect(missing_docs, reason = "said above")]
+    Told { field: u8, always: bool },
     /// Spaces before the last bracket, maybe none: padding that hides a token's length.
     Padding,
 }
@@ -117,33 +125,6 @@ enum Mode {
     Closed,
     Malformed,
     TooDeep,
-}
-
-/// What a string that was not read at one go is for.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Purpose {
-    Key,
-    Pass,
-    Whether,
-    Take,
-}
-
-/// How far into an escape a string that is held was read.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Escape {
-    None,
-    Begun,
-    /// `\u`, so many of its digits, the unit so far, and the high surrogate before it (0 if there was none).
-    Unit {
-        digits: u8,
-        unit: u16,
-        high: u16,
-    },
-    /// A high surrogate was read and, if so, the `\` behind it.
-    High {
-        high: u16,
-        begun: bool,
-    },
 }
 
 impl Default for Scanner {
@@ -189,9 +170,10 @@ impl Scanner {
         }
     }
 
-    /// What was free in the last `read`: the first few, in order. Only what lay wholly in its bytes.
-    pub fn free(&self) -> &[Free] {
-        &self.free[..usize::from(self.frees)]
+    /// What was free in the last `read`, in order; only what lay wholly in its bytes. Absent if there was more than is
+    /// noted.
+    pub fn free(&self) -> Option<&[Free]> {
+        self.free.get(..usize::from(self.frees))
     }
 
     /// Reads the next bytes of the document; `found` is called for each asked-for field, in order.
@@ -291,8 +273,12 @@ impl Scanner {
                     return self.scalar(tree, bytes, at, found);
                 }
                 self.end_scalar(tree, &bytes[at..end], found);
-                if self.target == NONE && !byte.is_ascii_alphabetic() {
-                    self.note_free(FreeKind::Number, at, end);
+                if !byte.is_ascii_alphabetic() {
+                    let kind = match tree.asked(self.target) {
+                        None => FreeKind::Number,
+                        Some((field, want)) => FreeKind::Told { field, always: want == Want::Count },
+                    };
+                    self.note_free(kind, at, end);
                 }
                 return end;
             }
@@ -305,10 +291,10 @@ impl Scanner {
     #[inline]
     fn begin_text(&mut self, tree: &Tree, bytes: &[u8], at: usize, found: &mut impl FnMut(u8, Value<'_>)) -> usize {
         let rest = &bytes[at + 1..];
-        let purpose = match tree.want(self.target) {
+        let purpose = match tree.asked(self.target) {
             None => Purpose::Pass,
-            Some(Want::Whether) => Purpose::Whether,
-            Some(Want::Value) => Purpose::Take,
+            Some((_, Want::Whether)) => Purpose::Whether,
+            Some((_, Want::Value | Want::Count)) => Purpose::Take,
         };
         if let Some(len) = quote_or_escape(rest)
             && rest[len] == b'"'
@@ -328,163 +314,6 @@ impl Scanner {
             return at + len + 2;
         }
         self.begin_string(purpose, at)
-    }
-
-    /// The string at `at` ends beyond these bytes or has an escape: go through it step by step.
-    fn begin_string(&mut self, purpose: Purpose, at: usize) -> usize {
-        self.string = purpose;
-        self.escape = Escape::None;
-        self.long = false;
-        self.held.clear();
-        self.mode = Mode::String;
-        at + 1
-    }
-
-    fn string(&mut self, tree: &Tree, bytes: &[u8], at: usize, found: &mut impl FnMut(u8, Value<'_>)) -> usize {
-        match self.string {
-            Purpose::Pass => self.pass_string(bytes, at),
-            Purpose::Whether if bytes[at] == b'"' => {
-                self.give(tree, Value::Text(b""), found);
-                self.mode = Mode::Next;
-                at + 1
-            }
-            Purpose::Whether => {
-                self.give(tree, Value::Filled, found);
-                self.string = Purpose::Pass;
-                at
-            }
-            Purpose::Key | Purpose::Take => self.hold_string(tree, bytes, at, found),
-        }
-    }
-
-    /// On to the string's end, or to that of the bytes.
-    fn pass_string(&mut self, bytes: &[u8], mut at: usize) -> usize {
-        if self.escape == Escape::Begun {
-            self.escape = Escape::None;
-            at += 1;
-        }
-        while let Some(len) = bytes.get(at..).and_then(quote_or_escape) {
-            at += len + 1;
-            if bytes[at - 1] == b'"' {
-                self.mode = if self.passing == 0 { Mode::Next } else { Mode::Pass };
-                return at;
-            }
-            if at == bytes.len() {
-                self.escape = Escape::Begun;
-            }
-            at += 1;
-        }
-        bytes.len()
-    }
-
-    /// As [`Self::pass_string`], keeping what it says.
-    fn hold_string(
-        &mut self,
-        tree: &Tree,
-        bytes: &[u8],
-        mut at: usize,
-        found: &mut impl FnMut(u8, Value<'_>),
-    ) -> usize {
-        while let Some(&byte) = bytes.get(at) {
-            if self.escape != Escape::None {
-                at += usize::from(self.unescape(byte));
-                continue;
-            }
-            let rest = &bytes[at..];
-            let len = quote_or_escape(rest).unwrap_or(rest.len());
-            self.hold(&rest[..len]);
-            at += len + 1;
-            match rest.get(len) {
-                None => return bytes.len(),
-                Some(b'"') => {
-                    self.end_held_string(tree, found);
-                    return at;
-                }
-                Some(_) => self.escape = Escape::Begun,
-            }
-        }
-        at
-    }
-
-    fn end_held_string(&mut self, tree: &Tree, found: &mut impl FnMut(u8, Value<'_>)) {
-        if self.string == Purpose::Key {
-            self.target = if self.long { NONE } else { tree.child(self.node, &self.held, self.held.len()) };
-            self.mode = Mode::Colon;
-            return;
-        }
-        let held = std::mem::take(&mut self.held);
-        self.give(tree, if self.long { Value::TooLong } else { Value::Text(&held) }, found);
-        self.held = held;
-        self.mode = Mode::Next;
-    }
-
-    /// One byte of an escape; whether it was taken. Unpaired surrogates become U+FFFD.
-    fn unescape(&mut self, byte: u8) -> bool {
-        match self.escape {
-            Escape::None => return false,
-            Escape::Begun => {
-                self.escape = Escape::None;
-                match byte {
-                    b'u' => self.escape = Escape::Unit { digits: 0, unit: 0, high: 0 },
-                    b'n' => self.hold(b"\n"),
-                    b't' => self.hold(b"\t"),
-                    b'r' => self.hold(b"\r"),
-                    b'b' => self.hold(b"\x08"),
-                    b'f' => self.hold(b"\x0c"),
-                    _ => self.hold(&[byte]),
-                }
-            }
-            Escape::Unit { digits, unit, high } => {
-                let Some(digit) = char::from(byte).to_digit(16) else {
-                    self.mode = Mode::Malformed;
-                    self.escape = Escape::None;
-                    return true;
-                };
-                #[expect(clippy::cast_possible_truncation, reason = "a hexadecimal digit")]
-                let unit = unit << 4 | digit as u16;
-                self.escape = Escape::Unit { digits: digits + 1, unit, high };
-                if digits == 3 {
-                    self.end_unit(unit, high);
-                }
-            }
-            Escape::High { high, begun: false } if byte == b'\\' => self.escape = Escape::High { high, begun: true },
-            Escape::High { high, begun: true } if byte == b'u' => {
-                self.escape = Escape::Unit { digits: 0, unit: 0, high };
-            }
-            Escape::High { begun, .. } => {
-                self.hold_char(char::REPLACEMENT_CHARACTER);
-                self.escape = if begun { Escape::Begun } else { Escape::None };
-                return false;
-            }
-        }
-        true
-    }
-
-    fn end_unit(&mut self, unit: u16, high: u16) {
-        self.escape = Escape::None;
-        if high != 0 {
-            if let Some(Ok(pair)) = char::decode_utf16([high, unit]).next() {
-                return self.hold_char(pair);
-            }
-            self.hold_char(char::REPLACEMENT_CHARACTER);
-        }
-        if (0xd800..0xdc00).contains(&unit) {
-            self.escape = Escape::High { high: unit, begun: false };
-        } else {
-            self.hold_char(char::from_u32(u32::from(unit)).unwrap_or(char::REPLACEMENT_CHARACTER));
-        }
-    }
-
-    fn hold_char(&mut self, char: char) {
-        self.hold(char.encode_utf8(&mut [0; 4]).as_bytes());
-    }
-
-    fn hold(&mut self, part: &[u8]) {
-        if self.held.len() + part.len() > VALUE_LIMIT {
-            self.long = true;
-        } else {
-            self.held.extend_from_slice(part);
-        }
     }
 
     /// A number or literal that ended beyond an earlier piece.
@@ -518,7 +347,7 @@ impl Scanner {
 
     #[inline]
     fn give(&self, tree: &Tree, value: Value<'_>, found: &mut impl FnMut(u8, Value<'_>)) {
-        if let Some(field) = tree.field(self.target) {
+        if let Some((field, _)) = tree.asked(self.target) {
             found(field, value);
         }
     }
@@ -617,6 +446,8 @@ impl Scanner {
         {
             *slot = Free { kind, start, end };
             self.frees += 1;
+        } else {
+            self.frees = u8::MAX;
         }
     }
 }

@@ -229,3 +229,157 @@ fn give<'a>(value: Value, part: &'a [u8], at: usize, piece: &mut impl FnMut(Piec
         Value::Ignored => {}
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// What a stream said, whole: data and name of each event, and what stood beside.
+    #[derive(PartialEq, Eq, Default, Debug)]
+    struct Seen {
+        events: Vec<(String, String)>,
+        aside: String,
+    }
+
+    fn read<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Seen {
+        let mut seen = Seen::default();
+        let (mut data, mut name) = (Vec::new(), Vec::new());
+        let mut take = |piece: Piece<'_>| match piece {
+            Piece::Data(part, _) => data.extend_from_slice(part),
+            Piece::Name(part) => name.extend_from_slice(part),
+            Piece::Bare(part) | Piece::Error(part) => seen.aside.push_str(&String::from_utf8_lossy(part)),
+            Piece::End { data: true } => {
+                let text = |bytes: &mut Vec<u8>| String::from_utf8(std::mem::take(bytes)).unwrap();
+                seen.events.push((text(&mut data), text(&mut name)));
+            }
+            Piece::End { data: false } => name.clear(),
+        };
+        let mut framer = Framer::default();
+        for mut piece in pieces {
+            while !piece.is_empty() {
+                let taken = framer.read(piece, &mut take);
+                assert!(taken > 0);
+                piece = &piece[taken..];
+            }
+        }
+        framer.end(&mut take);
+        seen
+    }
+
+    #[track_caller]
+    fn assert_events(stream: &str, events: &[(&str, &str)], aside: &str) {
+        let owned = |(data, name): &(&str, &str)| ((*data).to_owned(), (*name).to_owned());
+        let expected = Seen { events: events.iter().map(owned).collect(), aside: aside.to_owned() };
+        assert_eq!(read([stream.as_bytes()]), expected, "{stream:?}");
+        for cut in 0..=stream.len() {
+            let (head, tail) = stream.as_bytes().split_at(cut);
+            assert_eq!(read([head, tail]), expected, "{stream:?} cut at {cut}");
+        }
+        assert_eq!(read(stream.as_bytes().chunks(1)), expected, "{stream:?} by bytes");
+    }
+
+    #[test]
+    fn line_ends_are_lf_cr_lf_or_cr_and_may_mix() {
+        for stream in ["data: a\n\ndata: b\n\n", "data: a\r\n\r\ndata: b\r\n\r\n", "data: a\r\rdata: b\r\r"] {
+            assert_events(stream, &[("a", ""), ("b", "")], "");
+        }
+        assert_events("data: a\r\n\ndata: b\n\rdata: c\r\r\n", &[("a", ""), ("b", ""), ("c", "")], "");
+    }
+
+    #[test]
+    fn one_space_behind_the_colon_is_not_content() {
+        assert_events("data:a\n\ndata: a\n\ndata:  a\n\n", &[("a", ""), ("a", ""), (" a", "")], "");
+    }
+
+    #[test]
+    fn data_lines_are_joined() {
+        assert_events("data: a\ndata:\ndata\ndata: b\n\n", &[("a\n\n\nb", "")], "");
+        assert_events("data\n\n", &[("", "")], "");
+        assert_events("data:\n\n", &[("", "")], "");
+    }
+
+    #[test]
+    fn names_come_before_or_behind_the_data() {
+        assert_events("event: x\ndata: a\n\ndata: b\nevent: y\n\n", &[("a", "x"), ("b", "y")], "");
+        assert_events("event: lost\n\ndata: a\n\n", &[("a", "")], "");
+    }
+
+    #[test]
+    fn comments_ids_and_unknown_fields_are_no_events() {
+        assert_events(": hi\n\n:\n\nid: 7\nretry: 5\n\nidata: x\ndatax: y\ndata : z\n\n", &[], "");
+        assert_events(": hi\ndata: a\n: hi\n\n\n\n\ndata: b\n\n: bye\n", &[("a", ""), ("b", "")], "");
+        assert_events(":408: 408 Request Timeout\n\n", &[], "");
+    }
+
+    #[test]
+    fn a_byte_order_mark_is_passed_over_at_the_start_only() {
+        assert_events("\u{feff}data: a\n\n\u{feff}data: b\n\n", &[("a", "")], "");
+        let half = [&b"\xef\xbbdata: a\n\ndata: b\n\n"[..]];
+        assert_eq!(read(half).events, [("b".to_owned(), String::new())]);
+    }
+
+    #[test]
+    fn an_event_at_the_end_needs_no_blank_line() {
+        for end in ["", "\n", "\r\n"] {
+            assert_events(&format!("data: a\n\ndata: b{end}"), &[("a", ""), ("b", "")], "");
+        }
+        assert_events("data: a\n\nevent: x", &[("a", "")], "");
+        assert_events("data", &[("", "")], "");
+    }
+
+    #[test]
+    fn json_outside_of_data_is_given_out() {
+        assert_events("data: a\n\nerror: {\"code\":1}\n\ndata: b\n\n", &[("a", ""), ("b", "")], "{\"code\":1}");
+        let bare = "{\n  \"error\": {\n    \"code\": 1\n  }\n}\n";
+        assert_events(&format!("data: a\n\n{bare}"), &[("a", "")], &bare.replace('\n', ""));
+        assert_events(&format!("data: a\n\n{bare}\ndata: b\n\n"), &[("a", ""), ("b", "")], &bare.replace('\n', ""));
+    }
+
+    /// The rules, read off line by line from a whole body.
+    fn plainly(stream: &str) -> Vec<(String, String)> {
+        let body = stream.replace("\r\n", "\n").replace('\r', "\n");
+        let mut events = Vec::new();
+        let (mut data, mut name): (Option<String>, String) = (None, String::new());
+        for line in body.split('\n').chain([""]) {
+            if line.is_empty() {
+                events.extend(data.take().map(|data| (data, std::mem::take(&mut name))));
+                name.clear();
+            } else {
+                let (field, value) = line.split_once(':').unwrap_or((line, ""));
+                let value = value.strip_prefix(' ').unwrap_or(value);
+                match field {
+                    "data" => data = Some(data.map_or(value.to_owned(), |data| format!("{data}\n{value}"))),
+                    "event" => name.push_str(value),
+                    _ => {}
+                }
+            }
+        }
+        events
+    }
+
+    proptest! {
+        #[test]
+        fn any_split_gives_the_events_of_the_whole(
+            lines in proptest::collection::vec(
+                prop_oneof![
+                    "data:? ?[a-z: ]{0,12}", "event: ?[a-z]{0,3}", "(data|event|id|retry|dat|datas)", "(|:| )[a-z]{0,3}",
+                    Just(String::new()),
+                ],
+                0..20,
+            ),
+            ends in proptest::collection::vec(prop_oneof![Just("\n"), Just("\r\n"), Just("\r")], 20),
+            cuts in proptest::collection::vec(0_usize..400, 0..8),
+        ) {
+            let stream: String = lines.iter().zip(&ends).flat_map(|(line, end)| [line.as_str(), end]).collect();
+            let mut cuts: Vec<_> = cuts.into_iter().map(|cut| cut.min(stream.len())).collect();
+            cuts.extend([0, stream.len()]);
+            cuts.sort_unstable();
+            let pieces = cuts.windows(2).map(|pair| &stream.as_bytes()[pair[0]..pair[1]]);
+            let expected = plainly(&stream);
+            prop_assert_eq!(&read(pieces).events, &expected);
+            prop_assert_eq!(&read(stream.as_bytes().chunks(1)).events, &expected);
+        }
+    }
+}

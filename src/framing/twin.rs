@@ -1,9 +1,9 @@
 //! Knows an event again that differs from an earlier one in free values only.
 //!
-//! The events of a stream are alike: the same keys, id and model, another token. A full walk costs some 700 instructions
-//! for a chunk of 220 bytes; a comparison with the chunk before, which steps over the values that differ, costs 200. What
+//! The events of a stream are alike: the same keys, id and model, another token. A full walk costs some 4,500 instructions
+//! for a chunk of 230 bytes; a comparison with the chunk before, which steps over the values that differ, costs 340. What
 //! the walk would find is the same, because it looks at nothing in the values it steps over: neither what they are nor
-//! (they are never empty) whether there is one.
+//! (they are never empty) whether there is one. Numbers that were asked for are given out again.
 
 use super::{
     bytes::{common_prefix, quote_escape_or_control},
@@ -49,19 +49,25 @@ impl Twin {
             *slot = Free { kind: value.kind, start, end };
             self.frees += 1;
         }
+        for (place, value) in self.free[..usize::from(self.frees)].iter().enumerate() {
+            if matches!(value.kind, FreeKind::Told { always: true, .. }) {
+                self.vary |= 1 << place;
+            }
+        }
         // A number that padding follows at once has no byte behind it that shows its end.
         if let [.., number, padding] = &self.free[..usize::from(self.frees)]
             && padding.kind == FreeKind::Padding
             && number.end == padding.start
         {
-            self.vary = 1 << (self.frees - 2);
+            self.vary |= 1 << (self.frees - 2);
         }
         self.len = len;
     }
 
-    /// The length of the event that `bytes` begin with, if it is a twin of the remembered one and wholly there.
+    /// The length of the event that `bytes` begin with, if it is a twin of the remembered one and wholly there. `told` gets
+    /// its numbers that were asked for and may have changed; maybe also if it is no twin in the end.
     #[inline]
-    pub fn recognise(&mut self, bytes: &[u8]) -> Option<usize> {
+    pub fn recognise(&mut self, bytes: &[u8], told: &mut impl FnMut(u8, &[u8])) -> Option<usize> {
         let own = self.bytes.get(..usize::from(self.len)).filter(|own| !own.is_empty())?;
         let free = &self.free[..usize::from(self.frees)];
         let (mut mine, mut theirs) = (0, 0);
@@ -73,7 +79,6 @@ impl Twin {
             let until = known.map_or(own.len(), |value| usize::from(value.start));
             let between = own.get(mine..until)?;
             let value = if bytes.get(theirs..).is_some_and(|bytes| bytes.starts_with(between)) {
-                mine += between.len();
                 theirs += between.len();
                 let Some(value) = known else { return Some(theirs) };
                 next = vary.trailing_zeros() as usize + 1;
@@ -84,18 +89,22 @@ impl Twin {
                 let place = next + free.get(next..)?.iter().position(|value| mine + same <= usize::from(value.end))?;
                 next = place + 1;
                 let value = &free[place];
-                let into = (mine + same).checked_sub(usize::from(value.start))?;
                 self.vary |= 1 << place;
-                mine += same - into;
-                theirs += same - into;
+                theirs += usize::from(value.start).checked_sub(mine).filter(|&before| before <= same)?;
                 value
             };
             let rest = bytes.get(theirs..)?;
-            theirs += match value.kind {
+            let len = match value.kind {
                 FreeKind::Text => text_len(rest).filter(|&len| len > 0)?,
                 FreeKind::Number => Some(number_len(rest)).filter(|&len| len > 0)?,
+                FreeKind::Told { field, .. } => {
+                    let len = Some(number_len(rest)).filter(|&len| len > 0)?;
+                    told(field, &rest[..len]);
+                    len
+                }
                 FreeKind::Padding => rest.iter().take_while(|&&byte| byte == b' ').count(),
             };
+            theirs += len;
             mine = usize::from(value.end);
         }
     }
@@ -143,8 +152,8 @@ mod tests {
         for vary in 0..8 {
             let mut twin = twin();
             twin.vary |= vary;
-            assert_eq!(twin.recognise(bytes.as_bytes()), seen, "{bytes}");
-            assert_eq!(twin.recognise(bytes.as_bytes()), seen, "{bytes} again");
+            assert_eq!(twin.recognise(bytes.as_bytes(), &mut |_, _| {}), seen, "{bytes}");
+            assert_eq!(twin.recognise(bytes.as_bytes(), &mut |_, _| {}), seen, "{bytes} again");
         }
     }
 
@@ -168,6 +177,24 @@ mod tests {
     }
 
     #[test]
+    fn asked_for_numbers_are_told_again() {
+        for (always, expected) in [(true, ["12", "12", "34"].as_slice()), (false, &["34"])] {
+            let mut twin = Twin::default();
+            let number = Free { kind: FreeKind::Told { field: 9, always }, start: 15, end: 17 };
+            twin.remember(EVENT, 6, &[FREES[0], number]);
+            let mut told = Vec::new();
+            for event in [EVENT, b"data: {\"a\":\"x\",\"n\":12}\n\n", b"data: {\"a\":\"y\",\"n\":34}\n\n"] {
+                let seen = twin.recognise(event, &mut |field, text| {
+                    told.push(String::from_utf8_lossy(text).into_owned());
+                    assert_eq!(field, 9);
+                });
+                assert_eq!(seen, Some(event.len()));
+            }
+            assert_eq!(told, expected);
+        }
+    }
+
+    #[test]
     fn any_other_difference_is_seen() {
         for event in [
             "data: {\"a\":\"\",\"n\":12}\n\n",
@@ -184,6 +211,6 @@ mod tests {
         ] {
             assert_seen(event, None);
         }
-        assert_eq!(Twin::default().recognise(EVENT), None);
+        assert_eq!(Twin::default().recognise(EVENT, &mut |_, _| {}), None);
     }
 }

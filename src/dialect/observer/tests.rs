@@ -1,1 +1,186 @@
+use http::Response;
+use proptest::prelude::*;
 
+use super::*;
+use crate::dialect::{Kinds, anthropic, openai_chat, openai_responses};
+
+fn observer(dialect: Dialect, headers: &[(&str, &str)]) -> Observer {
+    let head = headers.iter().fold(Response::builder(), |head, (name, value)| head.header(*name, *value));
+    Observer::new(dialect, &head.body(()).unwrap().into_parts().0)
+}
+
+fn stream(dialect: Dialect) -> Observer {
+    observer(dialect, &[("content-type", "text/event-stream")])
+}
+
+fn signals(observer: &mut Observer, pieces: &[&[u8]]) -> Vec<Signal> {
+    let mut signals = Vec::new();
+    for piece in pieces {
+        observer.read(piece, &mut |signal| signals.push(signal));
+    }
+    observer.end(&mut |signal| signals.push(signal));
+    signals
+}
+
+fn chunk(content: &str) -> String {
+    format!("data: {{\"choices\":[{{\"index\":0,\"delta\":{{\"content\":{content}}}}}]}}\n\n")
+}
+
+const OUTPUT: Signal = Signal { output: Kinds::ANSWER, end: false, error: false };
+const NOTHING: Signal = Signal { output: Kinds::NONE, end: false, error: false };
+
+#[test]
+fn it_lives_in_thousands_of_streams_and_is_small() {
+    assert!(size_of::<Observer>() <= 640, "{} bytes", size_of::<Observer>());
+    assert!(size_of::<Twin>() <= 896, "{} bytes once there is output", size_of::<Twin>());
+}
+
+#[test]
+fn the_dialects_trees_fit_their_nodes_numbers() {
+    for tree in [&openai_chat::TREE, &openai_responses::TREE, &anthropic::TREE] {
+        assert!(tree.len() < 255, "{} nodes", tree.len());
+    }
+}
+
+#[test]
+fn the_content_type_says_how_the_body_is_framed() {
+    let cases = [
+        (Some("text/event-stream"), true, true),
+        (Some("Text/Event-Stream ;charset=utf-8"), true, true),
+        (Some("application/json"), false, true),
+        (Some("application/problem+json; charset=utf-8"), false, true),
+        (Some("text/html"), false, false),
+        (Some("application/octet-stream"), false, true),
+        (None, false, true),
+    ];
+    for (content_type, is_stream, is_read) in cases {
+        let header = content_type.map(|value| ("content-type", value));
+        let mut observer = observer(Dialect::OpenAiChat, header.as_slice());
+        assert_eq!(observer.is_stream(), is_stream, "{content_type:?}");
+        assert_eq!(signals(&mut observer, &[b"\n{\"model\":\"small\"}"]), []);
+        assert_eq!(observer.facts().response_model.is_some(), is_read, "{content_type:?}");
+        assert_eq!(observer.off(), None, "{content_type:?}");
+    }
+}
+
+#[test]
+fn without_a_content_type_the_first_byte_says_it() {
+    for begin in ["", ": hi\n\n", "\r\n", "event: x\n", "id: 7\n", "\u{feff}"] {
+        let mut observer = observer(Dialect::OpenAiChat, &[]);
+        let body = begin.to_owned() + &chunk("\"a\"");
+        assert_eq!(signals(&mut observer, &body.as_bytes().chunks(1).collect::<Vec<_>>()), [OUTPUT], "{begin:?}");
+        assert!(observer.is_stream());
+    }
+    let mut observer = observer(Dialect::OpenAiChat, &[]);
+    assert_eq!(signals(&mut observer, &[b"<html>"]), []);
+    assert!(!observer.is_stream());
+}
+
+#[test]
+fn what_is_compressed_is_not_read() {
+    let sse = ("content-type", "text/event-stream");
+    let mut squeezed = observer(Dialect::Anthropic, &[sse, ("content-encoding", "gzip")]);
+    assert_eq!(squeezed.off(), Some(ObserverOff::Encoding));
+    assert!(squeezed.is_stream());
+    assert_eq!(signals(&mut squeezed, &[b"data: {}\n\n"]), []);
+    assert_eq!(observer(Dialect::Anthropic, &[sse, ("content-encoding", "identity")]).off(), None);
+    assert_eq!(observer(Dialect::Other, &[("content-encoding", "gzip")]).off(), None);
+}
+
+#[test]
+fn events_of_an_unknown_dialect_are_counted_and_say_nothing() {
+    let mut observer = stream(Dialect::Other);
+    assert_eq!(observer.off(), Some(ObserverOff::UnknownDialect));
+    assert_eq!(signals(&mut observer, &[b"data: x\n\n: hi\n\ndata: [DONE]\n\nevent: error\ndata: y"]), [NOTHING; 3]);
+    assert_eq!(observer.off(), Some(ObserverOff::UnknownDialect));
+}
+
+#[test]
+fn three_unreadable_events_in_a_row_end_the_reading() {
+    let mut observer = stream(Dialect::OpenAiChat);
+    let body = "data: {\n\ndata: x\n\n".to_owned() + &chunk("\"a\"");
+    assert_eq!(signals(&mut observer, &[body.as_bytes()]), [NOTHING, NOTHING, OUTPUT]);
+    assert_eq!((observer.off(), observer.skipped()), (None, 2));
+
+    let body = "data: {\n\ndata: x\n\ndata: ]\n\n".to_owned() + &chunk("\"a\"");
+    assert_eq!(signals(&mut observer, &[body.as_bytes()]), [NOTHING; 3]);
+    assert_eq!((observer.off(), observer.skipped()), (Some(ObserverOff::Malformed), 5));
+}
+
+#[test]
+fn a_twin_between_unreadable_events_makes_no_row_of_them() {
+    let mut observer = stream(Dialect::OpenAiChat);
+    let body = chunk("\"a\"") + "data: {\n\ndata: {\n\n" + &chunk("\"b\"") + "data: {\n\n";
+    assert_eq!(signals(&mut observer, &[body.as_bytes()]).len(), 5);
+    assert_eq!(observer.off(), None);
+}
+
+#[test]
+fn a_document_that_is_none_is_said_so() {
+    let json = [("content-type", "application/json")];
+    for (body, off) in [
+        ("{\"model\":\"x\"}", None),
+        ("", None),
+        ("{\"model\":", None),
+        ("<html>", Some(ObserverOff::Malformed)),
+        (&"[".repeat(80), Some(ObserverOff::Overflow)),
+    ] {
+        let mut observer = observer(Dialect::OpenAiChat, &json);
+        signals(&mut observer, &[body.as_bytes()]);
+        assert_eq!(observer.off(), off, "{body}");
+    }
+}
+
+#[test]
+fn long_events_are_read_without_being_held() {
+    let mut observer = stream(Dialect::OpenAiResponses);
+    let text = "word \\\" ".repeat(500_000);
+    let body = format!(
+        "data: {{\"type\":\"response.completed\",\"response\":{{\"output\":[{{\"text\":\"{text}\"}}],\
+         \"usage\":{{\"input_tokens\":1,\"output_tokens\":2}}}}}}\n\n"
+    );
+    let pieces: Vec<_> = body.as_bytes().chunks(16384).collect();
+    assert_eq!(signals(&mut observer, &pieces), [Signal { end: true, ..NOTHING }]);
+    assert_eq!(observer.facts().usage.output, Some(2));
+}
+
+/// One event of a stream in which each is much like the last.
+fn event() -> impl Strategy<Value = String> {
+    let text = prop_oneof![
+        "[a-z ]{0,12}".prop_map(|text| format!("\"{text}\"")),
+        Just("null".to_owned()),
+        Just("\"\\\"\"".to_owned()),
+        Just("\"\\u00e9\\n\"".to_owned()),
+        Just("[{\"text\":\"x\"}]".to_owned()),
+    ];
+    let key = prop_oneof![5 => Just("content"), 1 => Just("reasoning"), 1 => Just("refusal")];
+    let number = prop_oneof![Just("7".to_owned()), "[0-9]{1,4}", Just("null".to_owned())];
+    let finish = prop_oneof![5 => Just("null"), 1 => Just("\"stop\"")];
+    let usage = prop_oneof![5 => Just(String::new()), 1 => "[0-9]{1,3}".prop_map(|n| format!(",\"usage\":{{\"completion_tokens\":{n}}}"))];
+    let index = prop_oneof![4 => Just(0), 1 => 0..3];
+    let more = prop_oneof![4 => Just(0_usize), 1 => 0..20_usize].prop_map(|n| ",\"m\":1".repeat(n));
+    let padding = proptest::collection::vec(Just(' '), 0..4).prop_map(|spaces| spaces.into_iter().collect::<String>());
+    let end = prop_oneof![6 => Just("\n\n"), 1 => Just("\r\n\r\n"), 1 => Just("\n: hi\n\n"), 1 => Just("\nid: 7\n\n")];
+    (key, text, number, finish, usage, padding, end, index, more).prop_map(|event| {
+        let (key, text, number, finish, usage, padding, end, index, more) = event;
+        format!(
+            "data: {{\"id\":\"i\",\"n\":{number}{more},\"choices\":[{{\"index\":{index},\"delta\":{{\"{key}\":{text}}},\
+             \"finish_reason\":{finish}}}]{usage},\"p\":{text}{padding}}}{end}"
+        )
+    })
+}
+
+proptest! {
+    /// Events that lie wholly in a read may be recognised as twins, those read byte by byte never are.
+    #[test]
+    fn twins_say_what_a_full_reading_says(events in proptest::collection::vec(event(), 0..12), width in 1_usize..400) {
+        let body = events.concat();
+        let mut by_bytes = stream(Dialect::OpenAiChat);
+        let expected = signals(&mut by_bytes, &body.as_bytes().chunks(1).collect::<Vec<_>>());
+        for width in [width, body.len().max(1)] {
+            let mut observer = stream(Dialect::OpenAiChat);
+            prop_assert_eq!(&signals(&mut observer, &body.as_bytes().chunks(width).collect::<Vec<_>>()), &expected);
+            prop_assert_eq!(format!("{:?}", observer.facts()), format!("{:?}", by_bytes.facts()));
+        }
+    }
+}

@@ -9,6 +9,8 @@ pub enum Want {
     Whether,
     /// The value itself, up to [`super::VALUE_LIMIT`].
     Value,
+    /// As [`Self::Value`], of a number that counts something as it goes: the last one matters.
+    Count,
 }
 
 pub(super) type NodeId = u8;
@@ -124,14 +126,10 @@ impl Tree {
         self.nodes.get(usize::from(at)).map_or(NONE, |node| node.parent)
     }
 
+    /// The field a value of this node is given out by, and how much of it is wanted.
     #[inline]
-    pub(super) fn field(&self, at: NodeId) -> Option<u8> {
-        self.nodes.get(usize::from(at))?.field.map(|(field, _)| field)
-    }
-
-    #[inline]
-    pub(super) fn want(&self, at: NodeId) -> Option<Want> {
-        self.nodes.get(usize::from(at))?.field.map(|(_, want)| want)
+    pub(super) fn asked(&self, at: NodeId) -> Option<(u8, Want)> {
+        self.nodes.get(usize::from(at))?.field
     }
 
     /// Whether anything inside of this node's object (or array) is asked for.

@@ -1,0 +1,90 @@
+//! Small self-made replies of each dialect with the signals and facts they must give, cut at every place.
+//!
+//! A reply is `tests/dialects/<dialect>/<name>.sse` (a stream) or `.json` (a plain document). Its `.expected` says of each
+//! event what it was (`r` reasoning, `a` answer, `t` tool, `E` end, `!` error, `-` none of these), and what the
+//! reply said as a whole; a line that is not there means that it said nothing of the kind.
+
+use std::{fmt::Write, fs, path::Path};
+
+use http::Response;
+use streamgauge::dialect::{Dialect, Facts, Kinds, Observer, Signal};
+
+#[test]
+fn replies_are_read_alike_wherever_they_are_cut() {
+    let mut replies = 0;
+    for dialect in [Dialect::OpenAiChat, Dialect::OpenAiResponses, Dialect::Anthropic] {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/dialects").join(dialect.as_str());
+        for file in fs::read_dir(&folder).unwrap() {
+            let path = file.unwrap().path();
+            let content_type = match path.extension().unwrap().to_str().unwrap() {
+                "sse" => "text/event-stream; charset=utf-8",
+                "json" => "application/json",
+                _ => continue,
+            };
+            let body = fs::read(&path).unwrap();
+            let expected = fs::read_to_string(path.with_extension("expected")).unwrap();
+            let head = Response::builder().header("content-type", content_type).body(()).unwrap().into_parts().0;
+            let read = |pieces: &mut dyn Iterator<Item = &[u8]>| said(Observer::new(dialect, &head), pieces);
+            let name = path.display();
+            assert_eq!(read(&mut [body.as_slice()].into_iter()), expected, "{name}");
+            for width in [1, 2, 7, 64] {
+                assert_eq!(read(&mut body.chunks(width)), expected, "{name} by {width}");
+            }
+            for cut in 0..body.len() {
+                let (head, tail) = body.split_at(cut);
+                assert_eq!(read(&mut [head, tail].into_iter()), expected, "{name} cut at {cut}");
+            }
+            replies += 1;
+        }
+    }
+    assert!(replies >= 60, "only {replies} replies found");
+}
+
+fn said(mut observer: Observer, pieces: &mut dyn Iterator<Item = &[u8]>) -> String {
+    let mut events = String::new();
+    for piece in pieces {
+        observer.read(piece, &mut |signal| _ = write!(events, " {}", mark(signal)));
+    }
+    observer.end(&mut |signal| _ = write!(events, " {}", mark(signal)));
+    assert_eq!(observer.off(), None);
+    facts(&events, observer.skipped(), &observer.facts())
+}
+
+fn mark(signal: Signal) -> String {
+    let marks = [
+        (signal.output.contains(Kinds::REASONING), 'r'),
+        (signal.output.contains(Kinds::ANSWER), 'a'),
+        (signal.output.contains(Kinds::TOOL), 't'),
+        (signal.end, 'E'),
+        (signal.error, '!'),
+    ];
+    let marks: String = marks.iter().filter(|(is, _)| *is).map(|(_, mark)| mark).collect();
+    if marks.is_empty() { "-".to_owned() } else { marks }
+}
+
+fn facts(events: &str, skipped: u32, facts: &Facts) -> String {
+    let mut said = format!("events:{events}\n");
+    let mut line = |key: &str, value: &str| {
+        if !value.is_empty() {
+            _ = writeln!(said, "{key}: {value}");
+        }
+    };
+    line("skipped", &if skipped > 0 { skipped.to_string() } else { String::new() });
+    line("model", facts.response_model.as_deref().unwrap_or_default());
+    line("finish", &facts.finish_reasons.join("|"));
+    let usage = &facts.usage;
+    let counts = [
+        ("input", usage.input),
+        ("output", usage.output),
+        ("reasoning", usage.reasoning),
+        ("cached", usage.cached),
+        ("write", usage.cache_write),
+    ];
+    let counts: Vec<_> = counts.iter().filter_map(|(name, count)| Some(format!("{name} {}", (*count)?))).collect();
+    line("usage", &counts.join(" "));
+    line("error", facts.error.as_deref().unwrap_or_default());
+    line("ended", if facts.ended { "yes" } else { "" });
+    line("choices", if facts.multi_choice { "several" } else { "" });
+    line("summarised", if facts.summarised_reasoning { "yes" } else { "" });
+    said
+}
