@@ -79,7 +79,7 @@ pub(super) fn providers() -> [Provider; 3] {
 
 const LARGE: &str = "large-70b";
 const FAST: &str = "fast-8b";
-const THINKER: &str = "fast-8b-think";
+const THINKER: &str = "think-8b";
 const SHAKY: &str = "shaky-1";
 
 /// The example to try: the model that is fun to watch.

@@ -42,6 +42,9 @@ use crate::{
 const PROXY_PORT: u16 = 8080;
 const ADMIN_PORT: u16 = 9464;
 
+/// What the live table's last number is.
+const OVERHEAD: &str = "overhead: what the gauge added to an event, of the whole upstream";
+
 /// Requests after which the demo ends by itself: it keeps a few numbers of each.
 const MOST_REQUESTS: u64 = 500_000;
 
@@ -114,7 +117,7 @@ async fn play(arguments: &DemoArgs, gauges: &Runtime) -> io::Result<ExitCode> {
         .collect();
     let summary = Summary::of(&exposition, &records, &pairs);
     let width = screen.width();
-    let last = format!("The end, all answers read:\n{}\n\n", table::live(&exposition, width));
+    let last = format!("The end, all answers read:\n{}\n{OVERHEAD}\n\n", table::live(&exposition, width));
     screen.keep(&(last + &summary.render(width)))?;
     Ok(if summary.agrees() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
@@ -143,7 +146,7 @@ async fn show(
         let seconds = clock.now().since(begin).seconds();
         let doing = if *halt.borrow() == Halt::No { "Ctrl-C for the summary" } else { "letting answers end" };
         let table = table::live(&exposition, screen.width());
-        screen.draw(&format!("After {seconds:.0} s, read from /metrics ({doing}):\n{table}\n"))?;
+        screen.draw(&format!("After {seconds:.0} s, read from /metrics ({doing}):\n{table}\n{OVERHEAD}\n"))?;
     }
 }
 

@@ -64,10 +64,14 @@ const NUMBERS: [Number; 4] = [
 
 /// Phases of the gauge's own time, and what each means.
 const OVERHEAD: [(&str, &str, &str); 3] = [
-    ("request", "request", "from a request's last byte to its departure to the provider, without connecting"),
-    ("first_output", "first token", "from the arrival of the first token to its departure to the client"),
-    ("event", "any token", "the same for every event with tokens, all through the stream"),
+    ("request", "request", "last byte in to last byte out, without connecting"),
+    ("first_output", "first output", "first event with output, in from upstream to out"),
+    ("event", "event", "each event with output, all through the stream"),
 ];
+
+const BUCKETS: &str = "\
+Buckets only tell between which two bounds a percentile lies: /metrics has the
+estimate inside, the records the exact value, which must lie there too.";
 
 /// A finished comparison.
 #[derive(Clone, Debug)]
@@ -175,11 +179,11 @@ impl Summary {
             "model",
             "number",
             "count",
-            "p50 /metrics",
-            "p50 records",
-            "p99 /metrics",
-            "p99 records",
-            "same bucket",
+            "p50\n/metrics",
+            "p50\nrecords",
+            "p99\n/metrics",
+            "p99\nrecords",
+            "same\nbucket",
         ];
         let mut numbers = table(&head, 3..8, width);
         let mut last = None;
@@ -204,13 +208,10 @@ impl Summary {
                 },
             ]);
         }
-        let mut overhead = table(&["the gauge itself", "p50", "p99", "what it is"], 1..3, width);
+        let mut overhead = table(&["overhead", "p50", "p99", "the gauge's own time, socket to socket"], 1..3, width);
         overhead.add_rows(&self.overhead);
 
-        let mut text = format!(
-            "{numbers}\nBuckets only tell between which two bounds a percentile lies: /metrics shows the estimate inside, \
-             the records\nshow the exact value, which must lie there too.\n\n{overhead}\n\n"
-        );
+        let mut text = format!("{numbers}\n{BUCKETS}\n\n{overhead}\n\n");
         // Formatting into a string does not fail.
         if self.others > 0 {
             let _ = writeln!(text, "{} exchanges with models of your own are in /metrics, not in here.", self.others);
@@ -218,7 +219,8 @@ impl Summary {
         if self.agrees() {
             let _ = writeln!(
                 text,
-                "{} exchanges: /metrics and the raw records agree. Every count is equal, every percentile in its bucket.",
+                "{} exchanges: /metrics and the raw records agree.\n\
+                 Every count is equal, every percentile lies in its bucket.",
                 self.exchanges
             );
         } else {
@@ -276,7 +278,9 @@ mod tests {
 
     fn summary(exposition: &Exposition, ttfts: &[u64]) -> Summary {
         let records = Records::default();
-        ttfts.iter().for_each(|ttft| records.add(&record(*ttft)));
+        for ttft in ttfts {
+            records.add(&record(*ttft));
+        }
         Summary::of(exposition, &records, &[("gpu", "m")])
     }
 
@@ -289,7 +293,7 @@ mod tests {
         assert!(text.contains("3 exchanges: /metrics and the raw records agree"), "{text}");
         assert!(text.contains("5 exchanges with models of your own"), "{text}");
         let row = text.lines().find(|line| line.contains("TTFT") && line.contains("gpu")).unwrap();
-        let cells: Vec<_> = row.split(['│', '┆']).map(str::trim).filter(|cell| !cell.is_empty()).collect();
+        let cells: Vec<_> = row.split("  ").map(str::trim).filter(|cell| !cell.is_empty()).collect();
         assert_eq!(cells, ["gpu", "m", "TTFT", "3", "75.0 ms", "100 ms", "150 ms", "200 ms", "yes"]);
     }
 

@@ -1,6 +1,8 @@
 //! The live table: one row per upstream and model, all of it read from one scrape.
 
-use comfy_table::{CellAlignment, ContentArrangement, Table, presets::UTF8_FULL_CONDENSED};
+use std::fmt::Write as _;
+
+use comfy_table::{CellAlignment, LineStyle, Table, TableStyle};
 
 use super::scrape::{Exposition, Quantile};
 use crate::observation::Outcome;
@@ -8,29 +10,31 @@ use crate::observation::Outcome;
 /// What stands for a number that was not observed.
 pub(super) const ABSENT: &str = "–";
 
-/// The table of this scrape, at most `width` columns wide.
+/// Columns a terminal must have for the outcomes to stand in the row.
+const WIDE: u16 = 130;
+
+/// The table of this scrape; in fewer columns than it takes the outcomes stand below it.
 pub(super) fn live(exposition: &Exposition, width: Option<u16>) -> String {
-    let mut table = table(
-        &[
-            "upstream",
-            "model",
-            "requests",
-            "in flight",
-            "TTFT p50",
-            "TTFT p99",
-            "tokens/s p50",
-            "gap p99",
-            "overhead p99",
-            "outcomes",
-        ],
-        2..9,
-        width,
-    );
+    let wide = width.is_none_or(|width| width >= WIDE);
+    let head = [
+        "upstream",
+        "model",
+        "requests",
+        "in\nflight",
+        "TTFT\np50",
+        "TTFT\np99",
+        "tokens/s\np50",
+        "gap\np99",
+        "overhead\np99",
+        "outcomes",
+    ];
+    let mut table = table(if wide { &head } else { &head[..9] }, 2..9, width);
+    let mut below = String::new();
     for (upstream, model) in exposition.pairs("streamgauge_requests_total") {
         let pair = [("upstream", upstream), ("model", model)];
         let event = [("upstream", upstream), ("phase", "event")];
         let quantile = |name, q| exposition.histogram(name, &pair).quantile(q);
-        table.add_row([
+        let mut row = vec![
             upstream.to_owned(),
             model.to_owned(),
             exposition.sum("streamgauge_requests_total", &pair).to_string(),
@@ -40,21 +44,35 @@ pub(super) fn live(exposition: &Exposition, width: Option<u16>) -> String {
             read(quantile("streamgauge_output_tokens_per_second", 0.5), significant),
             read(quantile("streamgauge_inter_event_seconds", 0.99), time),
             read(exposition.histogram("streamgauge_overhead_seconds", &event).quantile(0.99), time),
-            outcomes(exposition, &pair),
-        ]);
+        ];
+        let outcomes = outcomes(exposition, &pair);
+        if wide {
+            row.push(outcomes);
+        } else if !outcomes.is_empty() {
+            // Formatting into a string does not fail.
+            let _ = write!(below, "\n{upstream} {model}: {outcomes}");
+        }
+        table.add_row(row);
     }
-    table.to_string()
+    format!("{table}{below}")
 }
+
+/// Lines above, below and under the head, none between columns: nine of them fit into 80.
+const STYLE: TableStyle = TableStyle::new()
+    .top_border(LineStyle::none().fill('─'))
+    .header_separator(LineStyle::none().fill('─'))
+    .bottom_border(LineStyle::none().fill('─'));
 
 /// A table with this head; the columns `numbers` are aligned to the right.
 pub(super) fn table(head: &[&str], numbers: std::ops::Range<usize>, width: Option<u16>) -> Table {
     let mut table = Table::new();
-    table.load_style(UTF8_FULL_CONDENSED).set_header(head);
-    if let Some(width) = width {
-        table.set_content_arrangement(ContentArrangement::Dynamic).set_width(width);
-    }
-    for column in table.column_iter_mut().take(numbers.end).skip(numbers.start) {
-        column.set_cell_alignment(CellAlignment::Right);
+    table.load_style(STYLE).set_header(head.to_vec());
+    let narrow = width.is_some_and(|width| width < 90);
+    for (index, column) in table.column_iter_mut().enumerate() {
+        column.set_padding(if narrow { (0, 1) } else { (1, 1) });
+        if numbers.contains(&index) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
     }
     table
 }
@@ -138,14 +156,15 @@ streamgauge_overhead_seconds_bucket{upstream="gpu",phase="event",le="+Inf"} 5
     fn a_row_has_what_was_observed_and_no_more() {
         let table = live(&Exposition::parse(TEXT).unwrap(), None);
         let row = table.lines().find(|line| line.contains("gpu")).unwrap();
-        let cells: Vec<_> = row.split(['│', '┆']).map(str::trim).filter(|cell| !cell.is_empty()).collect();
+        let cells: Vec<_> = row.split("  ").map(str::trim).filter(|cell| !cell.is_empty()).collect();
         assert_eq!(cells, ["gpu", "m", "15", "3", "150 ms", "150 ms", "–", "–", "> 50.0 µs", "13 ok · 2 429"]);
     }
 
     #[test]
     fn a_narrow_terminal_gets_a_narrow_table() {
-        let table = live(&Exposition::parse(TEXT).unwrap(), Some(90));
-        assert!(table.lines().all(|line| line.chars().count() <= 90), "{table}");
+        let table = live(&Exposition::parse(TEXT).unwrap(), Some(80));
+        assert!(table.lines().all(|line| line.chars().count() <= 80), "{table}");
+        assert!(table.ends_with("\ngpu m: 13 ok · 2 429"), "{table}");
     }
 
     #[test]

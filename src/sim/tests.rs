@@ -541,7 +541,7 @@ async fn traffic_ends_with_its_answers() {
         endings.push(ending);
     }
     assert_eq!(endings, vec![Ending::Complete; endings.len()]);
-    assert_eq!((shown as usize, bench.truth().await.len()), (endings.len(), endings.len()));
+    assert_eq!((shown, bench.truth().await.len()), (endings.len() as u64, endings.len()));
 }
 
 #[tokio::test]
