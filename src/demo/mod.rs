@@ -117,7 +117,7 @@ async fn play(arguments: &DemoArgs, gauges: &Runtime) -> io::Result<ExitCode> {
         .collect();
     let summary = Summary::of(&exposition, &records, &pairs);
     let width = screen.width();
-    let last = format!("The end, all answers read:\n{}\n{OVERHEAD}\n\n", table::live(&exposition, width));
+    let last = format!("The end, all answers read:\n\n{}\n\n{OVERHEAD}\n\n", table::live(&exposition, width));
     screen.keep(&(last + &summary.render(width)))?;
     Ok(if summary.agrees() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
@@ -146,7 +146,7 @@ async fn show(
         let seconds = clock.now().since(begin).seconds();
         let doing = if *halt.borrow() == Halt::No { "Ctrl-C for the summary" } else { "letting answers end" };
         let table = table::live(&exposition, screen.width());
-        screen.draw(&format!("After {seconds:.0} s, read from /metrics ({doing}):\n{table}\n{OVERHEAD}\n"))?;
+        screen.draw(&format!("After {seconds:.0} s, read from /metrics ({doing}):\n\n{table}\n\n{OVERHEAD}\n\n"))?;
     }
 }
 

@@ -211,7 +211,7 @@ impl Summary {
         let mut overhead = table(&["overhead", "p50", "p99", "the gauge's own time, socket to socket"], 1..3, width);
         overhead.add_rows(&self.overhead);
 
-        let mut text = format!("{numbers}\n{BUCKETS}\n\n{overhead}\n\n");
+        let mut text = format!("{}\n\n{BUCKETS}\n\n{}\n\n", numbers.trim_fmt(), overhead.trim_fmt());
         // Formatting into a string does not fail.
         if self.others > 0 {
             let _ = writeln!(text, "{} exchanges with models of your own are in /metrics, not in here.", self.others);

@@ -29,7 +29,7 @@ pub(super) fn live(exposition: &Exposition, width: Option<u16>) -> String {
         "outcomes",
     ];
     let mut table = table(if wide { &head } else { &head[..9] }, 2..9, width);
-    let mut below = String::new();
+    let mut below = if wide { String::new() } else { "\n".to_owned() };
     for (upstream, model) in exposition.pairs("streamgauge_requests_total") {
         let pair = [("upstream", upstream), ("model", model)];
         let event = [("upstream", upstream), ("phase", "event")];
@@ -54,14 +54,11 @@ pub(super) fn live(exposition: &Exposition, width: Option<u16>) -> String {
         }
         table.add_row(row);
     }
-    format!("{table}{below}")
+    table.trim_fmt() + &below
 }
 
-/// Lines above, below and under the head, none between columns: nine of them fit into 80.
-const STYLE: TableStyle = TableStyle::new()
-    .top_border(LineStyle::none().fill('─'))
-    .header_separator(LineStyle::none().fill('─'))
-    .bottom_border(LineStyle::none().fill('─'));
+/// A line under the head, none between columns: nine of them fit into 80.
+const STYLE: TableStyle = TableStyle::new().header_separator(LineStyle::none().fill('─'));
 
 /// A table with this head; the columns `numbers` are aligned to the right.
 pub(super) fn table(head: &[&str], numbers: std::ops::Range<usize>, width: Option<u16>) -> Table {
