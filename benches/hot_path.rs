@@ -22,7 +22,7 @@ use bytes::Bytes;
 use http::Response;
 use http_body::{Body, Frame};
 use streamgauge::{
-    clock::Clock,
+    clock::{Clock, Nanos},
     config::Config,
     dialect::{Dialect, Endpoint, RequestFacts},
     exchange::{Exchange, Sent},
@@ -118,8 +118,8 @@ impl Walk {
         exchange.sent(Sent {
             first: Some(head),
             last: Some(head),
-            upload: Default::default(),
-            stalled: Default::default(),
+            upload: Nanos::ZERO,
+            stalled: Nanos::ZERO,
             stalls: 0,
         });
         let response = Response::builder().header("content-type", "text/event-stream").body(()).expect("a response");

@@ -19,7 +19,7 @@ use crate::{
     config::{Config, Matches},
     net::listener::Listener,
     proxy::Gateway,
-    record::{self, Recorder},
+    record::Recorder,
     server::Server,
     tap::Shared,
     upstream::TcpDial,
@@ -177,20 +177,16 @@ impl App {
     /// If an address can't be bound, a certificate can't be used, or the access log can't be opened; the message says
     /// which.
     pub fn bind(config: &Config) -> io::Result<Self> {
-        Self::bind_with(config, None)
+        let clock = Clock::start();
+        Self::bind_with(config, Recorder::new(config, clock)?, clock)
     }
 
-    /// The same, and `listener` is told of every finished exchange.
+    /// The same with a recorder of one's own: that of the library's user, who listens to it.
     ///
     /// # Errors
     /// As [`App::bind`].
-    pub fn bind_with(config: &Config, listener: Option<record::Listener>) -> io::Result<Self> {
-        let clock = Clock::start();
-        let recorder = Recorder::new(config, clock)?;
-        let recorder = Arc::new(match listener {
-            Some(listener) => recorder.with_listener(listener),
-            None => recorder,
-        });
+    pub fn bind_with(config: &Config, recorder: Recorder, clock: Clock) -> io::Result<Self> {
+        let recorder = Arc::new(recorder);
         let gateway =
             Gateway::new(config, Arc::clone(&recorder), Arc::new(TcpDial), clock).map_err(io::Error::other)?;
         let listeners = config.listeners.iter().map(Listener::bind).collect::<io::Result<_>>()?;
@@ -252,16 +248,17 @@ impl App {
     pub async fn run(self, stop: Stop) {
         self.ready.store(true, Ordering::Release);
         let server = Server::new(Arc::clone(&self.gateway));
-        let stopping = stop.stop.subscribe();
+        let closing = watch::Sender::new(false);
         let mut accepting: JoinSet<JoinSet<()>> =
-            self.listeners.into_iter().map(|listener| accept(listener, server.clone(), stopping.clone())).collect();
+            self.listeners.into_iter().map(|listener| accept(listener, server.clone(), closing.subscribe())).collect();
         let sweeping = sweep(&self.gateway);
-        let mut asked = stopping;
+        let mut asked = stop.stop.subscribe();
         tokio::select! {
             () = sweeping => {}
             _ = asked.wait_for(|stop| *stop) => {}
         }
         self.ready.store(false, Ordering::Release);
+        closing.send_replace(true);
 
         let shared = self.gateway.shared();
         let mut connections = Vec::new();

@@ -42,6 +42,11 @@ pub enum Command {
     /// Run one simulated provider, with the timing you set
     #[command(after_help = SIM_EXAMPLES)]
     Sim(SimArgs),
+    /// Ask a running gauge whether it takes requests: exits with 0 if so, else 1 and says why
+    ///
+    /// For health checks where there is no shell and no curl, such as in the container.
+    #[command(after_help = HEALTH_EXAMPLES)]
+    Health(HealthArgs),
     /// Print the version
     Version,
 }
@@ -189,6 +194,16 @@ pub struct SimArgs {
     pub stall: Duration,
 }
 
+/// Flags of `health`.
+#[derive(Args, Clone, Debug)]
+pub struct HealthArgs {
+    /// The running gauge's admin address; an unspecified one (0.0.0.0) is asked on loopback
+    #[arg(long, value_name = "ADDR", env = "STREAMGAUGE_ADMIN", hide_env_values = true, default_value = DEFAULT_ADMIN, value_parser = admin_address)]
+    pub admin: SocketAddr,
+}
+
+const DEFAULT_ADMIN: &str = "127.0.0.1:9464";
+
 const RUN_EXAMPLES: &str = "\
 Every flag is also a variable, as shown; lists are joined by commas. Flags override variables, variables the file.
 
@@ -224,6 +239,10 @@ Examples:
   Measure it:
       streamgauge --upstream sim=http://127.0.0.1:9000";
 
+const HEALTH_EXAMPLES: &str = "\
+Example:
+  streamgauge health --admin 127.0.0.1:9464";
+
 /// Measures LLM token streams as they pass: a transparent proxy that times every answer of your provider (time to first
 /// token, cadence, total) and its own overhead, and changes nothing.
 #[derive(Parser, Debug)]
@@ -249,6 +268,12 @@ fn seconds(text: &str) -> Result<Duration, String> {
         Err(_) => duration(text)?,
     };
     if given.is_zero() { Err("must be more than zero".to_owned()) } else { Ok(given) }
+}
+
+/// An empty variable counts as none, as everywhere. `off`, which `run` takes, leaves nothing to ask.
+fn admin_address(text: &str) -> Result<SocketAddr, String> {
+    let text = if text.is_empty() { DEFAULT_ADMIN } else { text };
+    text.parse().map_err(|_| format!("wanted is IP:PORT of a running gauge, such as {DEFAULT_ADMIN}"))
 }
 
 /// Zero is fine: a simulated provider may answer at once.
@@ -278,4 +303,23 @@ fn count(text: &str) -> Result<usize, String> {
 
 fn number(text: &str, fits: impl Fn(f64) -> bool, wanted: &str) -> Result<f64, String> {
     text.parse().ok().filter(|number| fits(*number)).ok_or_else(|| format!("wanted is {wanted}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn admin(text: &str) -> Result<SocketAddr, clap::Error> {
+        match parse_from(["streamgauge", "health", "--admin", text])? {
+            Command::Health(args) => Ok(args.admin),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn health_asks_an_admin_address() {
+        assert_eq!(admin("0.0.0.0:9464").unwrap(), "0.0.0.0:9464".parse().unwrap());
+        assert_eq!(admin("").unwrap(), DEFAULT_ADMIN.parse().unwrap());
+        assert!(admin("off").unwrap_err().to_string().contains("wanted is IP:PORT of a running gauge"));
+    }
 }

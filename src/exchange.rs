@@ -170,7 +170,8 @@ impl Exchange {
     pub fn head(&mut self, arrival: Stamp, parts: &Parts, observe: Option<Dialect>) {
         self.seen.timeline.head_back = Some(arrival);
         self.seen.status = Some(parts.status.as_u16());
-        self.seen.flags.early_response = self.seen.timeline.request_end.is_none();
+        // Answered while the client still sent or some of what it sent had not left.
+        self.seen.flags.early_response = self.seen.timeline.sent_last.is_none();
         if self.seen.flags.early_response {
             self.seen.timeline.sent_last = self.seen.timeline.sent_first;
         }
@@ -382,8 +383,9 @@ impl Exchange {
 struct Batch<'a> {
     arrival: Stamp,
     cadence: &'a mut Cadence,
-    /// Where gaps are observed; absent once they no longer are the provider's.
-    gaps: Option<&'a Pair>,
+    pair: Option<&'a Pair>,
+    /// Gaps no longer are the provider's.
+    tainted: bool,
     said: Said,
 }
 
@@ -398,8 +400,8 @@ struct Said {
 
 impl<'a> Batch<'a> {
     fn new(arrival: Stamp, seen: &'a mut Observation, pair: Option<&'a Pair>) -> Self {
-        let gaps = pair.filter(|_| !seen.flags.tainted);
-        Self { arrival, cadence: &mut seen.cadence, gaps, said: Said::default() }
+        let tainted = seen.flags.tainted;
+        Self { arrival, cadence: &mut seen.cadence, pair, tainted, said: Said::default() }
     }
 
     #[inline]
@@ -410,10 +412,11 @@ impl<'a> Batch<'a> {
         }
         self.said.kinds |= signal.output;
         let coalesced = self.cadence.coalesced();
-        let gap = self.cadence.output(self.arrival);
+        let cadence = &mut *self.cadence;
+        let gap = if self.tainted { cadence.unobserved(self.arrival) } else { cadence.output(self.arrival) };
         self.said.outputs += 1;
         self.said.coalesced += self.cadence.coalesced() - coalesced;
-        if let (Some(gap), Some(pair)) = (gap, self.gaps) {
+        if let (Some(gap), Some(pair)) = (gap, self.pair) {
             pair.gap(gap);
         }
     }

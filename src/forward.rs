@@ -20,14 +20,17 @@ const PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection")
 /// Points a request at its upstream over a connection of this version. Doing it twice is the same as once, so a retry
 /// may aim again.
 pub fn aim(parts: &mut request::Parts, path: &PathAndQuery, upstream: &Upstream, version: Version) {
-    let upgrade = is_upgrade(parts);
     let authority = if upstream.preserve_host { client_authority(parts) } else { None };
     let authority = authority.unwrap_or_else(|| upstream.authority.clone());
     let host = HeaderValue::try_from(authority.as_str()).ok();
-    let mut headers = end_to_end(&mut parts.headers, upgrade, parts.version == version);
+    let hop = Hop {
+        upgrade: is_upgrade(parts),
+        to_http2: version == Version::HTTP_2,
+        same_framing: parts.version == version && version != Version::HTTP_2,
+        host: version != Version::HTTP_2,
+    };
+    let mut headers = end_to_end(&mut parts.headers, hop);
     if version == Version::HTTP_2 {
-        headers.remove(header::HOST);
-        headers.remove(header::TRANSFER_ENCODING);
         let scheme = if upstream.tls { Scheme::HTTPS } else { Scheme::HTTP };
         if let Ok(uri) = Uri::builder().scheme(scheme).authority(authority).path_and_query(path.clone()).build() {
             parts.uri = uri;
@@ -39,7 +42,9 @@ pub fn aim(parts: &mut request::Parts, path: &PathAndQuery, upstream: &Upstream,
                 None => headers = host_first(host, headers),
             }
         }
-        join_cookies(&mut headers);
+        if parts.version == Version::HTTP_2 {
+            join_cookies(&mut headers);
+        }
         parts.uri = Uri::from(path.clone());
     }
     parts.version = version;
@@ -48,20 +53,46 @@ pub fn aim(parts: &mut request::Parts, path: &PathAndQuery, upstream: &Upstream,
 
 /// Makes an upstream's response head fit for a client of this version.
 pub fn answer_head(parts: &mut response::Parts, client: Version) {
-    let upgrade = parts.status == StatusCode::SWITCHING_PROTOCOLS;
-    let same = (parts.version == Version::HTTP_2) == (client == Version::HTTP_2);
     if parts.headers.keys().any(is_hop_by_hop) {
-        parts.headers = end_to_end(&mut parts.headers, upgrade, same);
+        let hop = Hop {
+            upgrade: parts.status == StatusCode::SWITCHING_PROTOCOLS,
+            to_http2: client == Version::HTTP_2,
+            same_framing: parts.version != Version::HTTP_2 && client != Version::HTTP_2,
+            host: true,
+        };
+        parts.headers = end_to_end(&mut parts.headers, hop);
     }
     // The library writes the version of the client's side.
     parts.version = if client == Version::HTTP_2 { Version::HTTP_2 } else { Version::HTTP_11 };
 }
 
 /// Whether a request asks to leave HTTP: `Upgrade`, named by `Connection`, on HTTP/1.1.
+///
+/// `h2c` alone does not: it is no end-to-end protocol but this hop's HTTP version, so it is left behind like any
+/// hop-by-hop header. Passed on, it would carry every later exchange past routing and measuring.
 pub fn is_upgrade(parts: &request::Parts) -> bool {
     parts.version == Version::HTTP_11
-        && parts.headers.contains_key(header::UPGRADE)
-        && connection_tokens(&parts.headers).any(|token| token.eq_ignore_ascii_case("upgrade"))
+        && tokens(&parts.headers, header::UPGRADE).any(|token| !token.eq_ignore_ascii_case("h2c"))
+        && tokens(&parts.headers, header::CONNECTION).any(|token| token.eq_ignore_ascii_case("upgrade"))
+}
+
+/// Whether a request names its host more than once: which of them was meant is the stuff of attacks, so RFC 9112 §3.2
+/// has it refused.
+pub fn names_two_hosts(headers: &HeaderMap) -> bool {
+    headers.get_all(header::HOST).iter().nth(1).is_some()
+}
+
+/// Whether the body has a transfer coding beside `chunked`. The library undoes the chunks only, and without its
+/// header, which neither HTTP/2 nor HTTP/1.0 has, nobody could undo the rest.
+pub fn is_coded(headers: &HeaderMap) -> bool {
+    tokens(headers, header::TRANSFER_ENCODING).any(|coding| !coding.eq_ignore_ascii_case("chunked"))
+}
+
+/// Frames a body of unknown length that has no framing yet: the library takes such a GET for one without a body.
+pub fn frame_in_chunks(headers: &mut HeaderMap) {
+    if !headers.contains_key(header::CONTENT_LENGTH) && !headers.contains_key(header::TRANSFER_ENCODING) {
+        headers.insert(header::TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
+    }
 }
 
 /// An answer of the gateway's own, in the shape clients of these APIs know.
@@ -125,17 +156,25 @@ pub fn is_refused(method: &Method) -> bool {
     method == Method::CONNECT
 }
 
+/// What the next hop is like.
+#[derive(Clone, Copy)]
+struct Hop {
+    /// It leaves HTTP, or asks to.
+    upgrade: bool,
+    /// It speaks HTTP/2, which has no connection headers.
+    to_http2: bool,
+    /// Both sides frame by HTTP/1: the transfer coding keeps its spelling.
+    same_framing: bool,
+    /// `Host` goes on.
+    host: bool,
+}
+
 /// The headers that go on, in their order. Taking single ones out of a `HeaderMap` would move the last into the gap.
-fn end_to_end(headers: &mut HeaderMap, upgrade: bool, same_version: bool) -> HeaderMap {
-    let mut named: Vec<String> = connection_tokens(headers).map(str::to_ascii_lowercase).collect();
-    if upgrade {
-        named.retain(|token| token != "upgrade");
-    }
+fn end_to_end(headers: &mut HeaderMap, hop: Hop) -> HeaderMap {
+    let named: Vec<String> = tokens(headers, header::CONNECTION).map(str::to_ascii_lowercase).collect();
     let chunked = headers.contains_key(header::TRANSFER_ENCODING);
-    let trailers = headers
-        .get_all(header::TE)
-        .iter()
-        .any(|value| value.to_str().is_ok_and(|te| te.split(',').any(|te| te.trim().eq_ignore_ascii_case("trailers"))));
+    let mut trailers = tokens(headers, header::TE).any(|te| te.eq_ignore_ascii_case("trailers"));
+    let mut connection = connection(headers, hop, trailers);
     let mut kept = HeaderMap::with_capacity(headers.keys_len());
     let mut last: Option<HeaderName> = None;
     for (name, value) in headers.drain() {
@@ -145,34 +184,40 @@ fn end_to_end(headers: &mut HeaderMap, upgrade: bool, same_version: bool) -> Hea
             (None, None) => continue,
         };
         last = Some(name.clone());
-        if name == header::CONNECTION {
-            if upgrade && !kept.contains_key(header::CONNECTION) {
-                kept.append(name, HeaderValue::from_static("Upgrade"));
-            }
+        let value = if name == header::CONNECTION {
+            connection.take()
         } else if name == header::UPGRADE {
-            if upgrade {
-                kept.append(name, value);
-            }
+            hop.upgrade.then_some(value)
         } else if name == header::TE {
             // Hop-by-hop, but without it no trailer may be sent; made anew for our own hop.
-            if trailers && !kept.contains_key(header::TE) {
-                kept.append(name, HeaderValue::from_static("trailers"));
-            }
+            std::mem::take(&mut trailers).then(|| HeaderValue::from_static("trailers"))
         } else if name == header::TRANSFER_ENCODING {
-            // The library frames each side anew; with the same version on both it keeps this spelling.
-            if same_version {
-                kept.append(name, value);
-            }
+            // The library frames each side anew; with the same framing on both it keeps this spelling.
+            hop.same_framing.then_some(value)
         } else if (name == header::CONTENT_LENGTH && chunked)
+            || (name == header::HOST && !hop.host)
             || is_hop_by_hop(&name)
             || named.iter().any(|token| token == name.as_str())
         {
             // Left behind. (A length beside chunked framing is a smuggler's tool: chunked wins, RFC 9112 §6.3.)
+            None
         } else {
+            Some(value)
+        };
+        if let Some(value) = value {
             kept.append(name, value);
         }
     }
     kept
+}
+
+/// What is left of `Connection`: the options that the next hop must see beside the headers they stand for.
+fn connection(headers: &HeaderMap, hop: Hop, trailers: bool) -> Option<HeaderValue> {
+    let goes_on = |token: &&str| {
+        (hop.upgrade && token.eq_ignore_ascii_case("upgrade")) || (trailers && token.eq_ignore_ascii_case("te"))
+    };
+    let left: Vec<&str> = tokens(headers, header::CONNECTION).filter(goes_on).collect();
+    if hop.to_http2 || left.is_empty() { None } else { HeaderValue::try_from(left.join(", ")).ok() }
 }
 
 fn is_hop_by_hop(name: &HeaderName) -> bool {
@@ -184,9 +229,9 @@ fn is_hop_by_hop(name: &HeaderName) -> bool {
         || *name == header::TRANSFER_ENCODING
 }
 
-fn connection_tokens(headers: &HeaderMap) -> impl Iterator<Item = &str> {
+fn tokens(headers: &HeaderMap, name: HeaderName) -> impl Iterator<Item = &str> {
     headers
-        .get_all(header::CONNECTION)
+        .get_all(name)
         .iter()
         .filter_map(|value| value.to_str().ok())
         .flat_map(|value| value.split(','))
@@ -194,9 +239,14 @@ fn connection_tokens(headers: &HeaderMap) -> impl Iterator<Item = &str> {
         .filter(|token| !token.is_empty())
 }
 
+/// The host a client asked for. Its URI stands above its `Host` header (RFC 9112 §3.2.2), as it does for routing.
 fn client_authority(parts: &request::Parts) -> Option<http::uri::Authority> {
-    let host = parts.headers.get(header::HOST).and_then(|host| http::uri::Authority::try_from(host.as_bytes()).ok());
-    host.or_else(|| parts.uri.authority().cloned())
+    let authority = parts.uri.authority().cloned();
+    let authority = authority.or_else(|| {
+        parts.headers.get(header::HOST).and_then(|host| http::uri::Authority::try_from(host.as_bytes()).ok())
+    });
+    // A user part is a secret, and no part of `Host`.
+    authority.filter(|authority| !authority.as_str().contains('@'))
 }
 
 /// HTTP/1.1 wants `Host`, and clients of HTTP/2 send none; servers expect it first (RFC 9110 §7.2).

@@ -75,6 +75,7 @@ pub mod error;
 pub mod exchange;
 pub mod forward;
 pub mod framing;
+pub mod health;
 pub mod metrics;
 pub mod net;
 pub mod observation;

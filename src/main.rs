@@ -9,7 +9,7 @@ use streamgauge::{
     app,
     cli::{self, Command, RunArgs},
     config::{Config, ConfigError},
-    demo, sim,
+    demo, health, sim,
 };
 
 fn main() -> ExitCode {
@@ -25,6 +25,7 @@ fn main() -> ExitCode {
         Command::Check(arguments) => with_config(&arguments, |config| print(&config.effective_toml())),
         Command::Version => print(concat!("streamgauge ", env!("CARGO_PKG_VERSION"), "\n")),
         Command::Demo(arguments) => demo::main(&arguments),
+        Command::Health(arguments) => health::ask(arguments.admin).map(|()| ExitCode::SUCCESS),
         Command::Sim(arguments) => sim::main(&arguments),
     };
     done.unwrap_or_else(|error| {

@@ -1,5 +1,7 @@
 //! The one way through: route, begin, acquire, send, head, respond.
 
+mod own;
+
 use std::{
     convert::Infallible,
     fmt,
@@ -10,24 +12,28 @@ use std::{
     time::Duration,
 };
 
-use http::{HeaderMap, HeaderName, Request, Response, StatusCode, Version, request, response, uri::PathAndQuery};
+use http::{
+    HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Version, header, request, response,
+    uri::PathAndQuery,
+};
+use http_body::Body as _;
 use hyper::{body::Incoming, upgrade::OnUpgrade};
 
+use self::own::{Failure, answer};
 use crate::{
     clock::{AtomicStamp, Clock, Nanos, Stamp},
     config::{self, Config, Upstream},
     dialect::{Dialect, RequestScan, recognise},
-    error::{Error, Stage},
     exchange::{Answered, Exchange},
     forward,
     net::{ConnStats, tls::TlsError},
     observation::{ExchangeId, Limit, Observation, Outcome},
     record::{Marked, Recorder, UpstreamHandles},
     route::{RouteTable, upstream_path},
-    tap::{self, BodyLimits, Continue, Downstream, Open, RequestParts, RequestTap, ResponseTap, Shared},
+    tap::{BodyLimits, Continue, Departing, Downstream, Open, RequestParts, RequestTap, ResponseTap, Shared},
     timeline::Timeline,
     tunnel,
-    upload::{Upload, UploadFault},
+    upload::Upload,
     upstream::{Connector, Dial, Dialled, Lease, Pool, Sender, pool::Wanted},
 };
 
@@ -132,7 +138,7 @@ impl Gateway {
     ) -> Result<Response<ResponseTap>, Infallible> {
         let client = request.version();
         downstream.multiplexed.get_or_init(|| client == Version::HTTP_2);
-        let request_head = self.request_head(&downstream, request.headers());
+        let request_head = self.request_head(&downstream, client, request.headers());
         let upgrade = request.extensions().get::<OnUpgrade>().is_some().then(|| hyper::upgrade::on(&mut request));
         let (parts, body) = request.into_parts();
 
@@ -153,17 +159,25 @@ impl Gateway {
         let marked = recorder.marked(&parts.headers);
         let exchange = Exchange::begin(seen, Arc::clone(recorder), handles, Arc::clone(&upload), marked);
         let mut open = Open::new(exchange, Arc::clone(&self.shared), Arc::clone(&downstream));
+        if forward::names_two_hosts(&parts.headers) {
+            own::take_off(body, &parts);
+            return Ok(answer(open, own::two_hosts()));
+        }
         let (Some(route), Some(provider)) = (route, provider) else {
-            return Ok(answer(open, no_route(&parts)));
+            own::take_off(body, &parts);
+            return Ok(answer(open, own::no_route(&parts)));
         };
         if self.limits.max_in_flight.is_some_and(|most| self.shared.in_flight.load(Ordering::Acquire) > most) {
-            return Ok(answer(open, overloaded()));
+            own::take_off(body, &parts);
+            return Ok(answer(open, own::overloaded()));
         }
 
         let upgrade = upgrade.filter(|_| forward::is_upgrade(&parts));
         let Some(path) = upstream_path(route, &parts.uri) else {
-            return Ok(answer(open, uri_too_long()));
+            own::take_off(body, &parts);
+            return Ok(answer(open, own::uri_too_long()));
         };
+        let to_head = parts.method == Method::HEAD;
         let gate = Arc::new(Continue::default());
         let tap = RequestTap::new(
             body,
@@ -175,6 +189,7 @@ impl Gateway {
                 handles: &provider.handles,
                 downstream: &downstream.stats,
                 request_head,
+                http2: client == Version::HTTP_2,
                 most: self.limits.max_request_body,
                 gate: forward::expects_continue(&parts).then(|| Arc::clone(&gate)),
             },
@@ -186,18 +201,16 @@ impl Gateway {
         let total = provider.config.limits.total;
         let total_at = total.map(|total| self.shared.clock.instant(request_head) + total);
         let sent = self.send(provider, &path, request, upgrade.is_some(), &mut open, total_at).await;
-        let (response, lease, before) = match sent {
+        let (response, mut lease) = match sent {
             Ok(sent) => sent,
             Err(failure) => return Ok(answer(open, failure.own(&upload))),
         };
 
         // 5 head
         let (mut parts, body) = response.into_parts();
-        let arrival = head_arrival(&lease.stats, &parts.headers).unwrap_or_else(|| self.shared.clock.now());
-        let sent = tap::departure(&lease, &upload, before.handed_over, before.pending, arrival);
+        let arrival = head_arrival(&lease.stats, lease.version(), &parts.headers);
+        open.head(arrival.unwrap_or_else(|| self.shared.clock.now()), &parts, recognised.dialect);
         if let Some(exchange) = open.exchange() {
-            exchange.sent(sent);
-            exchange.head(arrival, &parts, Some(recognised.dialect));
             exchange.seen().flags.informational_dropped = gate.dropped.load(Ordering::Acquire);
             exchange.seen().flags.overhead_lower_bound =
                 client == Version::HTTP_2 || lease.version() == Version::HTTP_2;
@@ -205,13 +218,30 @@ impl Gateway {
         }
 
         // 6 respond
+        if parts.version == Version::HTTP_10 {
+            // The library would speak 1.0 to it from now on, which has no chunks: uploads of unknown length were lost.
+            lease.retire();
+        }
         if parts.status == StatusCode::SWITCHING_PROTOCOLS {
             return Ok(self.switch(parts, body, upgrade, open, lease));
         }
+        if client != Version::HTTP_11 && forward::is_coded(&parts.headers) {
+            return Ok(answer(open, own::coded_response()));
+        }
+        let framed =
+            [header::CONTENT_LENGTH, header::TRANSFER_ENCODING].iter().any(|by| parts.headers.contains_key(by));
+        let until_close = !framed && lease.version() != Version::HTTP_2;
         forward::answer_head(&mut parts, client);
         let limits = &provider.config.limits;
         let limits = BodyLimits::new(limits.first_byte, limits.idle, total_at);
-        Ok(Response::from_parts(parts, ResponseTap::new(body, open, Arc::clone(&lease.stats), Some(lease), limits)))
+        let mut tap = ResponseTap::new(body, open, Arc::clone(&lease.stats), Some(lease), limits);
+        if until_close {
+            tap.ends_with_connection();
+        }
+        if client != Version::HTTP_2 {
+            tap.fit_http1(to_head, parts.status, parts.headers.contains_key(header::CONTENT_LENGTH));
+        }
+        Ok(Response::from_parts(parts, tap))
     }
 
     /// Acquires a connection and sends the request on it; once more if the connection turned out to be dead before it
@@ -224,7 +254,7 @@ impl Gateway {
         http1_only: bool,
         open: &mut Open,
         total_at: Option<tokio::time::Instant>,
-    ) -> Result<(Response<Incoming>, Lease<RequestTap>, Before), Failure> {
+    ) -> Result<(Response<Incoming>, Lease<RequestTap>), Failure> {
         let clock = self.shared.clock;
         let mut fresh = false;
         loop {
@@ -237,6 +267,8 @@ impl Gateway {
                 Some(Ok(lease)) => lease,
                 Some(Err(error)) => {
                     provider.handles.attempt("failed");
+                    let (parts, body) = request.into_parts();
+                    own::take_off(body, &parts);
                     return Err(Failure::Unreachable(error));
                 }
                 None => {
@@ -245,17 +277,24 @@ impl Gateway {
                 }
             };
             let handed_over = clock.now();
-            let before =
-                Before { handed_over, pending: (lease.stats.pending_until(handed_over), lease.stats.stalls()) };
-            lease.stats.arm();
+            let departing = Departing::by_lease(&lease, handed_over);
             if let Some(exchange) = open.exchange() {
                 exchange.leased(handed_over, lease.reused, lease.timings.is_some());
                 exchange.seen().connection.upstream_version = Some(lease.version());
             }
             let (mut parts, mut body) = request.into_parts();
+            if lease.version() == Version::HTTP_2 && forward::is_coded(&parts.headers) {
+                provider.handles.attempt("failed");
+                lease.release();
+                return Err(Failure::Coded);
+            }
             forward::aim(&mut parts, path, &provider.config, lease.version());
-            body.attach(Arc::clone(&lease.stats), before.pending.0);
+            if lease.version() != Version::HTTP_2 && !body.is_end_stream() && body.size_hint().exact().is_none() {
+                forward::frame_in_chunks(&mut parts.headers);
+            }
+            body.attach(Arc::clone(&lease.stats), departing.pending_before(), lease.version());
             request = Request::from_parts(parts, body);
+            open.departs(departing);
 
             let upload = open.exchange().map(|exchange| Arc::clone(exchange.upload()));
             let answer = async {
@@ -269,13 +308,11 @@ impl Gateway {
             let unanswered = match answer {
                 Ok(response) => {
                     provider.handles.attempt("ok");
-                    return Ok((response, lease, before));
+                    return Ok((response, lease));
                 }
                 Err(unanswered) => unanswered,
             };
-            if let (Some(exchange), Some(upload)) = (open.exchange(), &upload) {
-                exchange.sent(tap::departure(&lease, upload, handed_over, before.pending, clock.now()));
-            }
+            open.sent(clock.now());
             let failure = match unanswered {
                 Unanswered::Limit(limit) => Failure::TimedOut(limit),
                 Unanswered::Error(mut error) => match error.take_message() {
@@ -302,18 +339,7 @@ impl Gateway {
         mut open: Open,
         lease: Lease<RequestTap>,
     ) -> Response<ResponseTap> {
-        let Some(client) = client else {
-            return answer(
-                open,
-                Own {
-                    status: StatusCode::BAD_GATEWAY,
-                    code: "upstream_reset",
-                    message: "the upstream switched protocols without being asked".into(),
-                    outcome: Outcome::UpstreamReset,
-                    limit: None,
-                },
-            );
-        };
+        let Some(client) = client else { return answer(open, own::switched_unasked()) };
         if let Some(exchange) = open.exchange() {
             exchange.tunnel();
         }
@@ -339,9 +365,10 @@ impl Gateway {
     }
 
     /// On a connection that pipelines, a request does not begin before the response ahead of it has left.
-    fn request_head(&self, downstream: &Downstream, headers: &HeaderMap) -> Stamp {
-        let arrival = head_arrival(&downstream.stats, headers).unwrap_or_else(|| self.shared.clock.now());
-        downstream.delivered.load().map_or(arrival, |delivered| arrival.max(delivered))
+    fn request_head(&self, downstream: &Downstream, version: Version, headers: &HeaderMap) -> Stamp {
+        let arrival = head_arrival(&downstream.stats, version, headers).unwrap_or_else(|| self.shared.clock.now());
+        let ahead = if downstream.multiplexed() { None } else { downstream.delivered.load() };
+        ahead.map_or(arrival, |delivered| arrival.max(delivered))
     }
 
     fn describe(&self, seen: &mut Observation, parts: &request::Parts) {
@@ -355,135 +382,27 @@ impl Gateway {
     }
 }
 
-/// What the upstream's connection looked like before the request.
-#[derive(Clone, Copy)]
-struct Before {
-    handed_over: Stamp,
-    pending: (Nanos, u32),
-}
-
-/// Why there is no response head.
-enum Failure {
-    Unreachable(Error),
-    Reset(hyper::Error),
-    TimedOut(Limit),
-}
-
 /// Why one sending of a request was not answered.
 enum Unanswered<E> {
     Error(E),
     Limit(Limit),
 }
 
-/// An answer of the gateway's own.
-struct Own {
-    status: StatusCode,
-    code: &'static str,
-    message: String,
-    outcome: Outcome,
-    limit: Option<Limit>,
-}
-
-impl Failure {
-    fn own(self, upload: &Upload) -> Own {
-        match (self, upload.fault()) {
-            (_, Some(UploadFault::TooLarge)) => Own {
-                status: StatusCode::PAYLOAD_TOO_LARGE,
-                code: "request_too_large",
-                message: "the request's body is larger than this gateway takes (limits.max_request_body)".into(),
-                outcome: Outcome::ClientError,
-                limit: Some(Limit::RequestBody),
-            },
-            (_, Some(UploadFault::Malformed)) => Own {
-                status: StatusCode::BAD_REQUEST,
-                code: "bad_request_body",
-                message: "the request's body is not framed as HTTP has it".into(),
-                outcome: Outcome::ClientError,
-                limit: None,
-            },
-            (_, Some(UploadFault::Gone)) => Own {
-                status: StatusCode::BAD_REQUEST,
-                code: "client_gone",
-                message: "the request's body ended early".into(),
-                outcome: Outcome::ClientGone,
-                limit: None,
-            },
-            (Self::Unreachable(error), None) => {
-                let limit = error.timed_out.then_some(match error.stage {
-                    Stage::Pool => Limit::PoolWait,
-                    _ => Limit::Connect,
-                });
-                let status = if error.timed_out { StatusCode::GATEWAY_TIMEOUT } else { StatusCode::BAD_GATEWAY };
-                Own {
-                    status,
-                    code: "upstream_unreachable",
-                    message: format!("no connection to the upstream: {}", chain(&error)),
-                    outcome: Outcome::Unreachable,
-                    limit,
-                }
-            }
-            (Self::Reset(error), None) => Own {
-                status: StatusCode::BAD_GATEWAY,
-                code: "upstream_reset",
-                message: format!("the upstream broke off before its answer: {}", chain(&error)),
-                outcome: Outcome::UpstreamReset,
-                limit: None,
-            },
-            (Self::TimedOut(limit), None) => Own {
-                status: StatusCode::GATEWAY_TIMEOUT,
-                code: "upstream_timeout",
-                message: format!("the upstream did not answer within the limit `{}`", limit.as_str()),
-                outcome: Outcome::UpstreamTimeout,
-                limit: Some(limit),
-            },
-        }
+/// Arrival of a head: of the read that brought its last byte, which lies four behind its last value, with the line's end
+/// and the empty line. With HTTP/2 values lie elsewhere (unpacked, or kept from an earlier head in the compression's
+/// table), so there it is the newest read's, as it is for a head without values.
+fn head_arrival(stats: &ConnStats, version: Version, headers: &HeaderMap) -> Option<Stamp> {
+    if version == Version::HTTP_2 {
+        return stats.last_read();
     }
-}
-
-fn no_route(parts: &request::Parts) -> Own {
-    let (status, code, message) = if forward::is_refused(&parts.method) {
-        (StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", "a reverse proxy does not take CONNECT".to_owned())
-    } else {
-        let message = format!("no route of this gateway matches {}", parts.uri.path());
-        (StatusCode::NOT_FOUND, "no_route", message)
-    };
-    Own { status, code, message, outcome: Outcome::ClientError, limit: None }
-}
-
-fn uri_too_long() -> Own {
-    Own {
-        status: StatusCode::URI_TOO_LONG,
-        code: "uri_too_long",
-        message: "with the upstream's base path before it, the request's path is longer than a URI may be".into(),
-        outcome: Outcome::ClientError,
-        limit: None,
-    }
-}
-
-fn overloaded() -> Own {
-    Own {
-        status: StatusCode::SERVICE_UNAVAILABLE,
-        code: "overloaded",
-        message: "this gateway has as many exchanges in flight as it takes (limits.max_in_flight)".into(),
-        outcome: Outcome::Refused,
-        limit: Some(Limit::InFlight),
-    }
-}
-
-fn answer(mut open: Open, own: Own) -> Response<ResponseTap> {
-    let (parts, body) = forward::own_answer(own.status, own.code, &own.message);
-    tracing::debug!(code = own.code, message = own.message, "answered by the gateway");
-    if let Some(exchange) = open.exchange() {
-        exchange.answer(Answered { outcome: own.outcome, limit: own.limit, status: own.status.as_u16() });
-    }
-    Response::from_parts(parts, ResponseTap::own(body, Some(open)))
-}
-
-/// Arrival of a head: of the read that brought the last of its values, as far as they lie where a read put them
-/// (HTTP/2 unpacks them elsewhere); else of the newest read.
-fn head_arrival(stats: &ConnStats, headers: &HeaderMap) -> Option<Stamp> {
     let reads = stats.reads();
-    headers.values().filter_map(|value| reads.arrival(value.as_bytes())).max().or_else(|| stats.last_read())
+    let values = headers.values().map(HeaderValue::as_bytes).filter(|value| reads.arrival(value).is_some());
+    let last = values.max_by_key(|value| value.as_ptr_range().end);
+    let arrival = last.and_then(|value| {
+        let end = value.as_ptr_range().end as usize;
+        reads.arrival_at(end + b"\r\n\r".len()).or_else(|| reads.arrival(value))
+    });
+    arrival.or_else(|| stats.last_read())
 }
 
 /// 1xx answers have no way to the client but the 100, which opens the request's body.
@@ -526,17 +445,6 @@ async fn head_within<T, E>(
             return Err(Unanswered::Limit(Limit::Head));
         }
     }
-}
-
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        text.push_str(": ");
-        text.push_str(&cause.to_string());
-        source = cause.source();
-    }
-    text
 }
 
 /// Ids: a random start per process, then a counter spread over all bits, so that none comes twice.

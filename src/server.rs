@@ -1,7 +1,7 @@
 //! One client connection: TLS if the listener has it, HTTP/1.1 or HTTP/2 by what the client speaks, and each request
 //! handed to the [`Gateway`].
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use http::StatusCode;
 use hyper::service::service_fn;
@@ -17,6 +17,7 @@ use crate::{
     config::Limits,
     net::{BoxIo, MeteredIo, StampWrites, TracedIo},
     proxy::Gateway,
+    tap::Downstream,
 };
 
 /// Serves connections; one for all of them.
@@ -54,7 +55,7 @@ impl Server {
                 }
             }
         };
-        let io = TokioIo::new(TracedIo::new(plain, stats));
+        let io = TokioIo::new(TracedIo::new(plain, Arc::clone(&stats)));
         let service = service_fn(|request| {
             let (gateway, downstream) = (Arc::clone(gateway), Arc::clone(&downstream));
             async move { gateway.call(downstream, request).await }
@@ -62,6 +63,9 @@ impl Server {
         let mut connection = std::pin::pin!(self.http.serve_connection_with_upgrades(io, service));
         let ended = tokio::select! {
             ended = connection.as_mut() => ended,
+            () = says_nothing(&downstream, gateway.limits().header_read) => {
+                return tracing::debug!("a client connected and said nothing");
+            }
             () = asked_to(&mut stop) => {
                 connection.as_mut().graceful_shutdown();
                 connection.await
@@ -95,19 +99,31 @@ fn http(limits: &Limits) -> auto::Builder<TokioExecutor> {
         .initial_stream_window_size(1 << 20)
         .initial_connection_window_size(1 << 23)
         // A client that died without a word must not hold its upstream streams for a quarter of an hour.
-        .keep_alive_interval(std::time::Duration::from_secs(30))
-        .keep_alive_timeout(std::time::Duration::from_secs(20));
+        .keep_alive_interval(Duration::from_secs(30))
+        .keep_alive_timeout(Duration::from_secs(20));
     http
 }
 
 /// The status hyper has answered a head with that it could not read; absent if it answered nothing.
 fn refused_head(error: &hyper::Error) -> Option<StatusCode> {
     if error.is_parse_too_large() {
+        // There is no predicate of its own for the second kind of too large.
+        if error.to_string() == "URI too long" {
+            return Some(StatusCode::URI_TOO_LONG);
+        }
         Some(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE)
     } else if error.is_parse() {
         Some(StatusCode::BAD_REQUEST)
     } else {
         None
+    }
+}
+
+/// Ends for a client whose HTTP version is not known after so long: the library's own limit begins only then.
+async fn says_nothing(downstream: &Downstream, patience: Duration) {
+    tokio::time::sleep(patience).await;
+    if downstream.stats.greeted() || downstream.multiplexed.get().is_some() {
+        std::future::pending::<()>().await;
     }
 }
 

@@ -2,366 +2,39 @@
 //!
 //! A body need not be polled to its end: a declared length reached, `is_end_stream`, an answer without a body all end
 //! it. So the books close on whichever comes first, and dropping a tap closes them too.
+//!
+//! [`RequestTap`] goes up, [`ResponseTap`] comes down, [`Open`] is the exchange that both belong to.
+
+mod books;
+mod request;
 
 use std::{
     pin::Pin,
-    sync::{
-        Arc, OnceLock,
-        atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering},
-    },
+    sync::Arc,
     task::{Context, Poll, ready},
     time::Duration,
 };
 
 use bytes::Bytes;
+use http::{StatusCode, Version};
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
-use tokio::{
-    sync::{Notify, watch},
-    time::Sleep,
-};
+use tokio::time::Sleep;
 
+pub use self::{
+    books::{Departing, Downstream, Open, Shared},
+    request::{Continue, RequestParts, RequestTap},
+};
 use crate::{
-    clock::{Clock, Nanos, Stamp},
-    dialect::RequestScan,
-    exchange::{Cause, Exchange, Sent},
-    net::{ConnStats, io::STALL},
+    clock::{Nanos, Stamp},
+    exchange::{Cause, Exchange},
+    net::{ConnStats, STALL},
     observation::Limit,
-    record::{Recorder, UpstreamHandles},
-    upload::{Upload, UploadFault},
-    upstream::{Lease, Sender},
+    upstream::Lease,
 };
 
 /// What a body fails with: an error of its inner body, or a limit of ours.
 pub type BodyError = Box<dyn std::error::Error + Send + Sync>;
-
-// === the request's way up ===
-
-/// The request's body on its way to the upstream.
-pub struct RequestTap {
-    inner: Incoming,
-    upload: Arc<Upload>,
-    scan: Option<Box<RequestScan>>,
-    clock: Clock,
-    recorder: Arc<Recorder>,
-    handles: Arc<UpstreamHandles>,
-    downstream: Arc<ConnStats>,
-    request_head: Stamp,
-    upstream: Option<(Arc<ConnStats>, Nanos)>,
-    most: Option<u64>,
-    gate: Option<Gate>,
-}
-
-/// What a [`RequestTap`] is made of.
-pub struct RequestParts<'a> {
-    /// The exchange's way up.
-    pub upload: &'a Arc<Upload>,
-    /// Looks for the model.
-    pub scan: RequestScan,
-    /// Where the model is told.
-    pub recorder: &'a Arc<Recorder>,
-    /// The upstream's handles.
-    pub handles: &'a Arc<UpstreamHandles>,
-    /// What the client's socket sees.
-    pub downstream: &'a Arc<ConnStats>,
-    /// The exchange's first mark.
-    pub request_head: Stamp,
-    /// The largest body that is taken.
-    pub most: Option<u64>,
-    /// Holds the body back until the upstream asks for it.
-    pub gate: Option<Arc<Continue>>,
-}
-
-impl RequestTap {
-    /// Taps a request's body. One that is empty has ended here.
-    pub fn new(inner: Incoming, clock: Clock, parts: RequestParts<'_>) -> Self {
-        let gate = parts.gate.map(|open| Gate { open, since: None, waiting: None });
-        let mut tap = Self {
-            inner,
-            upload: Arc::clone(parts.upload),
-            scan: Some(Box::new(parts.scan)),
-            clock,
-            recorder: Arc::clone(parts.recorder),
-            handles: Arc::clone(parts.handles),
-            downstream: Arc::clone(parts.downstream),
-            request_head: parts.request_head,
-            upstream: None,
-            most: parts.most,
-            gate,
-        };
-        if tap.inner.is_end_stream() {
-            tap.gate = None;
-            tap.ended(parts.request_head);
-        }
-        tap
-    }
-
-    /// The connection it will be sent on, and how long writes had been pending there.
-    pub fn attach(&mut self, upstream: Arc<ConnStats>, pending: Nanos) {
-        self.upstream = Some((upstream, pending));
-    }
-
-    fn ended(&mut self, arrival: Stamp) {
-        if self.upload.ended().is_some() {
-            return;
-        }
-        if let Some(mut scan) = self.scan.take()
-            && let Some(facts) = scan.finish()
-        {
-            self.upload.start_with(facts, &self.recorder, &self.handles, self.request_head);
-        }
-        let pending = self
-            .upstream
-            .as_ref()
-            .map_or(Nanos::ZERO, |(upstream, before)| upstream.pending_until(arrival).less(*before));
-        self.upload.note_end(arrival, self.clock.now(), pending + self.upload.awaited_100());
-    }
-
-    fn data(&mut self, bytes: &Bytes) -> Result<Stamp, BodyError> {
-        let arrival = self.downstream.arrival(bytes).unwrap_or(self.request_head);
-        let total = self.upload.add(bytes.len() as u64);
-        if self.most.is_some_and(|most| total > most) {
-            self.upload.note_fault(UploadFault::TooLarge);
-            return Err("the request's body is larger than `limits.max_request_body`".into());
-        }
-        if let Some(scan) = &mut self.scan
-            && let Some(facts) = scan.read(bytes)
-        {
-            self.scan = None;
-            self.upload.start_with(facts, &self.recorder, &self.handles, self.request_head);
-        }
-        Ok(arrival)
-    }
-}
-
-impl Body for RequestTap {
-    type Data = Bytes;
-    type Error = BodyError;
-
-    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
-        let this = &mut *self;
-        if let Some(gate) = &mut this.gate {
-            let awaited = ready!(gate.poll(cx, this.clock));
-            this.upload.note_100(awaited);
-            this.gate = None;
-        }
-        match ready!(Pin::new(&mut this.inner).poll_frame(cx)) {
-            Some(Ok(frame)) => {
-                if let Some(bytes) = frame.data_ref() {
-                    let arrival = this.data(bytes)?;
-                    if this.inner.is_end_stream() {
-                        this.ended(arrival);
-                    }
-                } else {
-                    let arrival = this.downstream.last_read().unwrap_or(this.request_head);
-                    this.ended(arrival);
-                }
-                Poll::Ready(Some(Ok(frame)))
-            }
-            Some(Err(error)) => {
-                // hyper calls malformed chunks an invalid body; everything else is the connection's end.
-                let malformed = std::error::Error::source(&error)
-                    .and_then(|source| source.downcast_ref::<std::io::Error>())
-                    .is_some_and(|source| {
-                        matches!(source.kind(), std::io::ErrorKind::InvalidInput | std::io::ErrorKind::InvalidData)
-                    });
-                this.upload.note_fault(if malformed { UploadFault::Malformed } else { UploadFault::Gone });
-                Poll::Ready(Some(Err(error.into())))
-            }
-            None => {
-                let arrival = this.downstream.last_read().unwrap_or(this.request_head);
-                this.ended(arrival);
-                Poll::Ready(None)
-            }
-        }
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.inner.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.inner.size_hint()
-    }
-}
-
-/// A client that sent `Expect: 100-continue` waits until the upstream asks for the body: so do we, without polling
-/// it (polling is what makes hyper send the client its 100).
-#[derive(Debug, Default)]
-pub struct Continue {
-    state: AtomicU8,
-    notify: Notify,
-    /// A 1xx other than 100 came and was dropped: there is no way to send it on.
-    pub dropped: AtomicBool,
-}
-
-const OPEN: u8 = 1;
-
-impl Continue {
-    /// The upstream asks for the body (or has answered without it).
-    pub fn open(&self) {
-        self.state.store(OPEN, Ordering::Release);
-        self.notify.notify_waiters();
-        self.notify.notify_one();
-    }
-}
-
-struct Gate {
-    open: Arc<Continue>,
-    since: Option<Stamp>,
-    waiting: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
-}
-
-/// An upstream that knows nothing of 100 never sends one: after this the body goes all the same (RFC 9110 §10.1.1).
-const CONTINUE_PATIENCE: Duration = Duration::from_secs(1);
-
-impl Gate {
-    fn poll(&mut self, cx: &mut Context<'_>, clock: Clock) -> Poll<Nanos> {
-        let since = *self.since.get_or_insert_with(|| clock.now());
-        let open = Arc::clone(&self.open);
-        let waiting = self.waiting.get_or_insert_with(|| {
-            Box::pin(async move {
-                while open.state.load(Ordering::Acquire) != OPEN {
-                    if tokio::time::timeout(CONTINUE_PATIENCE, open.notify.notified()).await.is_err() {
-                        return;
-                    }
-                }
-            })
-        });
-        ready!(waiting.as_mut().poll(cx));
-        Poll::Ready(clock.now().since(since))
-    }
-}
-
-// === the books of one exchange ===
-
-/// What every exchange shares with the program.
-#[derive(Debug)]
-pub struct Shared {
-    /// Time.
-    pub clock: Clock,
-    /// Where exchanges are booked.
-    pub recorder: Arc<Recorder>,
-    cutting: watch::Sender<bool>,
-    /// Exchanges under way.
-    pub in_flight: AtomicUsize,
-}
-
-impl Shared {
-    /// Nothing is under way yet.
-    pub fn new(clock: Clock, recorder: Arc<Recorder>) -> Arc<Self> {
-        Arc::new(Self { clock, recorder, cutting: watch::Sender::new(false), in_flight: AtomicUsize::new(0) })
-    }
-
-    /// The shutdown deadline has come: whatever is dropped from now on was cut by us.
-    pub fn cut(&self) {
-        self.cutting.send_replace(true);
-    }
-
-    /// Waits for [`Shared::cut`].
-    pub async fn cut_off(&self) {
-        // The sender lives as long as `self`, so this ends with the cut only.
-        let _ = self.cutting.subscribe().wait_for(|cutting| *cutting).await;
-    }
-}
-
-/// An exchange that is booked exactly once, whatever happens: closed in order, or dropped.
-pub struct Open {
-    exchange: Option<Box<Exchange>>,
-    shared: Arc<Shared>,
-    downstream: Arc<Downstream>,
-    /// How long the client's writes had been pending, and how often stalled, before this exchange …
-    before: (Nanos, u32),
-    /// … and when its response ended.
-    pending_at_end: Option<Nanos>,
-}
-
-/// The client's connection.
-#[derive(Debug)]
-pub struct Downstream {
-    /// What its socket sees.
-    pub stats: Arc<ConnStats>,
-    /// Departure of the last response's end on it; the next exchange does not begin before.
-    pub delivered: crate::clock::AtomicStamp,
-    /// It carries many exchanges at once (HTTP/2), so socket stamps can't be told apart by exchange.
-    pub multiplexed: OnceLock<bool>,
-}
-
-impl Downstream {
-    fn multiplexed(&self) -> bool {
-        self.multiplexed.get() == Some(&true)
-    }
-}
-
-impl Open {
-    /// Takes charge of an exchange.
-    pub fn new(exchange: Box<Exchange>, shared: Arc<Shared>, downstream: Arc<Downstream>) -> Self {
-        shared.in_flight.fetch_add(1, Ordering::AcqRel);
-        let before = (downstream.stats.pending_until(shared.clock.now()), downstream.stats.stalls());
-        Self { exchange: Some(exchange), shared, downstream, before, pending_at_end: None }
-    }
-
-    /// The exchange, while it is open.
-    pub fn exchange(&mut self) -> Option<&mut Exchange> {
-        self.exchange.as_deref_mut()
-    }
-
-    /// Closes the books now.
-    pub fn close(mut self, cause: Cause) {
-        self.close_with(None, cause);
-    }
-
-    /// The response has ended: it closes when its last byte has left, or with the connection's loss.
-    pub fn close_when_departed(mut self) {
-        if self.downstream.multiplexed() {
-            self.close_with(None, Cause::Ended);
-            return;
-        }
-        let stats = Arc::clone(&self.downstream.stats);
-        // A connection that hung up at this very moment drops what is parked, which closes the books as well.
-        stats.park(move |departure| match departure {
-            Some(departure) => self.close_with(Some(departure), Cause::Ended),
-            None => drop(self),
-        });
-    }
-
-    fn close_with(&mut self, departure: Option<Stamp>, cause: Cause) {
-        let Some(mut exchange) = self.exchange.take() else { return };
-        let now = self.shared.clock.now();
-        let timeline = &exchange.seen().timeline;
-        let floor = timeline.response_end.unwrap_or(timeline.request_head);
-        // An answer without a byte to write (or written before its body was dropped) departs no earlier than it ended.
-        let end = departure.unwrap_or(now).max(floor);
-        let pending = self.downstream.stats.pending_until(end);
-        if cause == Cause::Ended && exchange.awaits_departure() {
-            exchange.departed(end, pending);
-        }
-        let waits = &mut exchange.seen().timeline.waits;
-        waits.client = pending.less(self.before.0);
-        waits.client_stalls = self.downstream.stats.stalls().saturating_sub(self.before.1);
-        waits.tail = self.pending_at_end.map_or(Nanos::ZERO, |before| pending.less(before));
-        if cause == Cause::Ended {
-            self.downstream.delivered.store(Some(end));
-        }
-        exchange.finish(end, cause);
-        self.shared.in_flight.fetch_sub(1, Ordering::AcqRel);
-    }
-}
-
-impl Drop for Open {
-    fn drop(&mut self) {
-        let cause = if std::thread::panicking() {
-            Cause::Panicked
-        } else if *self.shared.cutting.borrow() {
-            Cause::Drained
-        } else {
-            Cause::ClientGone
-        };
-        self.close_with(None, cause);
-    }
-}
-
-// === the response's way down ===
 
 /// The response's body on its way to the client. Owns the exchange and its upstream connection.
 ///
@@ -373,12 +46,16 @@ pub struct ResponseTap<B = Incoming> {
     upstream: Option<Arc<ConnStats>>,
     flushes: u32,
     stalls: u32,
+    /// The body ends with its connection: only then does the connection's end say when.
+    until_close: bool,
     limits: Option<Box<BodyLimits>>,
 }
 
 enum Source<B> {
     Upstream(B),
     Own(Option<Bytes>),
+    /// Nothing is to come, but the head says a length.
+    Nothing(SizeHint),
 }
 
 /// Limits on a response body; allocated only where one is on.
@@ -447,13 +124,19 @@ impl<B: Body<Data = Bytes>> ResponseTap<B> {
             source: Source::Upstream(inner),
             open: Some(open),
             lease,
+            until_close: false,
             limits,
         };
-        if tap.has_ended() {
+        if tap.has_ended() || tap.is_filled() {
             let head_back = tap.exchange().and_then(|exchange| exchange.seen().timeline.head_back);
             tap.ended(head_back);
         }
         tap
+    }
+
+    /// The body ends with its connection, for want of any other framing (RFC 9112 §6.3).
+    pub fn ends_with_connection(&mut self) {
+        self.until_close = true;
     }
 
     /// An answer of the gateway's own.
@@ -462,7 +145,33 @@ impl<B: Body<Data = Bytes>> ResponseTap<B> {
             open.close_when_departed();
         }
         let source = Source::Own(Some(body).filter(|body| !body.is_empty()));
-        Self { source, open: None, lease: None, upstream: None, flushes: 0, stalls: 0, limits: None }
+        Self {
+            source,
+            open: None,
+            lease: None,
+            upstream: None,
+            flushes: 0,
+            stalls: 0,
+            until_close: false,
+            limits: None,
+        }
+    }
+
+    /// The answer goes to a client of HTTP/1, for which hyper asks no body that can't have a byte: of the answer to a
+    /// HEAD, of a 204 and 304. So it ends here, for its HTTP/2 stream may not have said so yet.
+    ///
+    /// `has_length`: the head has a `Content-Length`, which hyper drops or moves to the end if the body says that it has
+    /// ended (a 304 tells the length of what it does not send). So such a body does not say so. A 204 has none.
+    pub fn fit_http1(&mut self, to_head: bool, status: StatusCode, has_length: bool) {
+        if to_head || matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED) {
+            let head_back = self.exchange().and_then(|exchange| exchange.seen().timeline.head_back);
+            self.ended(head_back);
+            self.source = Source::Own(None);
+        }
+        if has_length && status != StatusCode::NO_CONTENT && self.has_ended() {
+            let size = if status == StatusCode::NOT_MODIFIED { SizeHint::default() } else { SizeHint::with_exact(0) };
+            self.source = Source::Nothing(size);
+        }
     }
 
     fn exchange(&mut self) -> Option<&mut Exchange> {
@@ -473,7 +182,22 @@ impl<B: Body<Data = Bytes>> ResponseTap<B> {
         match &self.source {
             Source::Upstream(inner) => inner.is_end_stream(),
             Source::Own(body) => body.is_none(),
+            Source::Nothing(_) => false,
         }
+    }
+
+    /// Every byte of a body of known length has come. hyper's HTTP/1 server then asks for no more, although an HTTP/2
+    /// upstream may say only in another frame that this was the end.
+    fn is_filled(&self) -> bool {
+        let http1 = self.open.as_ref().is_some_and(|open| !open.downstream.multiplexed());
+        http1 && matches!(&self.source, Source::Upstream(inner) if inner.size_hint().exact() == Some(0))
+    }
+
+    /// hyper takes a reset or a closed connection with the code `NO_ERROR` for the end of an HTTP/2 body, for that is how a
+    /// server that has answered in full waves the rest of an upload off. With the upload at its end it is a cut.
+    fn was_cut(&mut self) -> bool {
+        let http2 = self.lease.as_ref().is_some_and(|lease| lease.version() == Version::HTTP_2);
+        http2 && !self.has_ended() && self.exchange().is_some_and(|exchange| exchange.upload().ended().is_some())
     }
 
     /// What was handed on has left if a flush has completed since: hyper polls the next frame only after it flushed.
@@ -543,6 +267,13 @@ impl<B: Body<Data = Bytes>> ResponseTap<B> {
         open.close_when_departed();
     }
 
+    /// Arrival of the end of the body, which has just been seen.
+    fn end_arrival(&self) -> Option<Stamp> {
+        let upstream = self.upstream.as_ref()?;
+        let closed = if self.until_close { upstream.read_end() } else { None };
+        closed.or_else(|| upstream.last_read())
+    }
+
     fn failed(&mut self, cause: Cause) {
         self.lease = None;
         if let Some(open) = self.open.take() {
@@ -562,6 +293,7 @@ where
         let this = &mut *self;
         let inner = match &mut this.source {
             Source::Own(body) => return Poll::Ready(body.take().map(|body| Ok(Frame::data(body)))),
+            Source::Nothing(_) => return Poll::Ready(None),
             Source::Upstream(inner) => Pin::new(inner),
         };
         let polled = inner.poll_frame(cx);
@@ -582,11 +314,11 @@ where
                 }
                 if let Some(bytes) = frame.data_ref() {
                     let arrival = this.data(bytes);
-                    if this.has_ended() {
+                    if this.has_ended() || this.is_filled() {
                         this.ended(arrival);
                     }
                 } else {
-                    this.ended(this.upstream.as_ref().and_then(|upstream| upstream.last_read()));
+                    this.ended(this.end_arrival());
                 }
                 Poll::Ready(Some(Ok(frame)))
             }
@@ -595,7 +327,11 @@ where
                 Poll::Ready(Some(Err(error.into())))
             }
             Poll::Ready(None) => {
-                this.ended(this.upstream.as_ref().and_then(|upstream| upstream.last_read()));
+                if this.was_cut() {
+                    this.failed(Cause::Reset);
+                    return Poll::Ready(Some(Err("the upstream's stream was reset".into())));
+                }
+                this.ended(this.end_arrival());
                 Poll::Ready(None)
             }
         }
@@ -609,35 +345,7 @@ where
         match &self.source {
             Source::Upstream(inner) => inner.size_hint(),
             Source::Own(body) => SizeHint::with_exact(body.as_ref().map_or(0, |body| body.len() as u64)),
+            Source::Nothing(size) => *size,
         }
-    }
-}
-
-/// What the connection says of the request's departure by now.
-///
-/// HTTP/1.1: the socket's own writes, since nothing else is written there. HTTP/2: the hand-over to the connection,
-/// since one socket carries many streams.
-pub fn departure(
-    lease: &Lease<RequestTap>,
-    upload: &Upload,
-    handed_over: Stamp,
-    before: (Nanos, u32),
-    until: Stamp,
-) -> Sent {
-    let ended = upload.ended().is_some();
-    let (first, last) = match lease.sender {
-        Sender::Http1(_) => (lease.stats.first_write(), lease.stats.last_write()),
-        Sender::Http2(_) => (Some(handed_over), Some(upload.handed_over().unwrap_or(handed_over).max(handed_over))),
-    };
-    let (pending, stalls) = match lease.sender {
-        Sender::Http1(_) => (lease.stats.pending_until(until).less(before.0), lease.stats.stalls() - before.1),
-        Sender::Http2(_) => (Nanos::ZERO, 0),
-    };
-    Sent {
-        first,
-        last: last.filter(|_| ended && first.is_some()),
-        upload: pending + upload.awaited_100(),
-        stalled: pending,
-        stalls,
     }
 }

@@ -158,6 +158,14 @@ impl Cadence {
         Some(gap)
     }
 
+    /// An output event arrived at a time that is not the provider's: the gap before it is not observed.
+    pub fn unobserved(&mut self, arrival: Stamp) -> Option<Nanos> {
+        if self.last.replace(arrival) == Some(arrival) {
+            self.coalesced += 1;
+        }
+        None
+    }
+
     /// The longest gap; absent below two distinct output stamps.
     pub const fn max_gap(&self) -> Option<Nanos> {
         self.max_gap

@@ -9,7 +9,9 @@ use std::sync::{
 use crate::{
     clock::{AtomicStamp, Nanos, Stamp},
     dialect::RequestFacts,
+    net::ConnStats,
     record::{Recorder, Started, UpstreamHandles},
+    timeline::Interval,
 };
 
 /// The marks of a request's way up.
@@ -19,7 +21,8 @@ pub struct Upload {
     handed_over: AtomicStamp,
     bytes: AtomicU64,
     waited_before_end: AtomicU64,
-    awaited_100: AtomicU64,
+    awaits_100: AtomicStamp,
+    got_100: AtomicStamp,
     fault: AtomicU8,
     start: Mutex<Start>,
 }
@@ -63,9 +66,26 @@ impl Upload {
         Nanos(self.waited_before_end.load(Ordering::Acquire))
     }
 
-    /// Time a 100 was awaited.
-    pub fn awaited_100(&self) -> Nanos {
-        Nanos(self.awaited_100.load(Ordering::Acquire))
+    /// Time a 100 was awaited, up to `until`.
+    pub fn awaited_100(&self, until: Stamp) -> Nanos {
+        self.span_of_100(until).map_or(Nanos::ZERO, Interval::span)
+    }
+
+    /// Time writes to this upstream were pending or a 100 was awaited, up to `until`. `before` is how long writes had
+    /// been pending on this connection before the exchange.
+    pub fn waited(&self, upstream: &ConnStats, before: Nanos, until: Stamp) -> Nanos {
+        let pending = upstream.pending_until(until).less(before);
+        // While the head is stuck the 100 can't come: that time is one and the same.
+        let both = self
+            .span_of_100(until)
+            .map_or(Nanos::ZERO, |span| upstream.pending_until(span.end).less(upstream.pending_until(span.start)));
+        pending + self.awaited_100(until).less(both)
+    }
+
+    fn span_of_100(&self, until: Stamp) -> Option<Interval> {
+        let start = self.awaits_100.load()?;
+        let end = self.got_100.load().unwrap_or(until).min(until).max(start);
+        Some(Interval { start, end })
     }
 
     /// What went wrong with the body, if something did.
@@ -83,9 +103,14 @@ impl Upload {
         self.bytes.fetch_add(bytes, Ordering::AcqRel) + bytes
     }
 
-    /// The 100 came after so long.
-    pub fn note_100(&self, span: Nanos) {
-        self.awaited_100.store(span.0, Ordering::Release);
+    /// A 100 is awaited since `now`, or longer.
+    pub fn await_100(&self, now: Stamp) {
+        self.awaits_100.store_once(now);
+    }
+
+    /// The 100 came, or is no longer awaited.
+    pub fn note_100(&self, now: Stamp) {
+        self.got_100.store_once(now);
     }
 
     /// The body broke.

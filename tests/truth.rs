@@ -21,6 +21,7 @@ use streamgauge::{
     clock::Clock,
     config::{Config, Overrides},
     observation::Observation,
+    record::Recorder,
     sim::{
         Log, Profile, Protocol, Sim, Truth,
         client::{Ask, Client, Target},
@@ -77,7 +78,8 @@ fn every_record_agrees_with_what_really_happened() {
     // As the program does: nobody else's work delays the gauge's.
     let gauges = app::runtime(Some(2)).unwrap();
     let listener = Box::new(move |record: &Observation| tell.try_send(record.clone()).unwrap());
-    let (app, stop) = (gauges.block_on(async { App::bind_with(&config, Some(listener)) }).unwrap(), Stop::default());
+    let recorder = Recorder::new(&config, clock).unwrap().with_listener(listener);
+    let (app, stop) = (gauges.block_on(async { App::bind_with(&config, recorder, clock) }).unwrap(), Stop::default());
     let gauge = app.addresses()[0];
     let running = gauges.spawn(app.run(stop.clone()));
 

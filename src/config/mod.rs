@@ -292,7 +292,7 @@ impl Default for Limits {
         Self {
             header_read: Duration::from_secs(30),
             max_head_bytes: 64 * 1024,
-            max_headers: 128,
+            max_headers: 100,
             max_request_body: None,
             max_in_flight: None,
             drain_timeout: Duration::from_secs(900),

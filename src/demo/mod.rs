@@ -31,6 +31,7 @@ use crate::{
     app::{self, App, Stop},
     cli::DemoArgs,
     clock::Clock,
+    record::Recorder,
     sim::{
         Curl, Sim,
         client::{self, Halt},
@@ -181,7 +182,9 @@ impl Gauge {
         for (proxy, admin) in [(PROXY_PORT, ADMIN_PORT), (0, ADMIN_PORT), (PROXY_PORT, 0), (0, 0)] {
             let config = cast::config(cast, loopback(proxy), loopback(admin)).map_err(io::Error::other)?;
             let records = records.clone();
-            let app = match App::bind_with(&config, Some(Box::new(move |record| records.add(record)))) {
+            let clock = Clock::start();
+            let recorder = Recorder::new(&config, clock)?.with_listener(Box::new(move |record| records.add(record)));
+            let app = match App::bind_with(&config, recorder, clock) {
                 Ok(app) => app,
                 Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
                     taken = error;

@@ -7,14 +7,14 @@ use std::{
     pin::Pin,
     sync::{
         Arc, Mutex, PoisonError,
-        atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU32, Ordering},
     },
     task::{Context, Poll, ready},
 };
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use super::reads::Reads;
+use super::{pending::Pending, reads::Reads};
 use crate::clock::{AtomicStamp, Clock, Nanos, Stamp};
 
 /// Anything bytes flow through: a TCP stream, TLS over one, an in-memory pipe in tests.
@@ -24,9 +24,6 @@ impl<T: AsyncRead + AsyncWrite + Send + Unpin> Io for T {}
 
 /// A connection whose kind no longer matters. One indirect call per read or write, against generics everywhere.
 pub type BoxIo = Box<dyn Io>;
-
-/// A pending write longer than this is a stall.
-pub const STALL: Nanos = Nanos(10_000_000);
 
 /// Which side of a write is its departure (see `Marks` in the documentation of the numbers).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -40,15 +37,15 @@ pub enum StampWrites {
 /// What one connection's socket has seen. Written by its [`MeteredIo`] alone, read by the taps.
 pub struct ConnStats {
     last_read: AtomicStamp,
+    read_end: AtomicStamp,
     first_write: AtomicStamp,
     last_write: AtomicStamp,
-    pending_since: AtomicStamp,
-    pending: AtomicU64,
-    stalls: AtomicU32,
+    pending: Pending,
     flushes: AtomicU32,
     reads: Reads,
+    greeted: AtomicBool,
     parked: AtomicBool,
-    closing: Mutex<Option<Closing>>,
+    closing: Mutex<Vec<Closing>>,
 }
 
 /// Called once with the departure of everything written so far, or with nothing if the connection was lost first.
@@ -58,15 +55,15 @@ impl Default for ConnStats {
     fn default() -> Self {
         Self {
             last_read: AtomicStamp::absent(),
+            read_end: AtomicStamp::absent(),
             first_write: AtomicStamp::absent(),
             last_write: AtomicStamp::absent(),
-            pending_since: AtomicStamp::absent(),
-            pending: AtomicU64::new(0),
-            stalls: AtomicU32::new(0),
+            pending: Pending::default(),
             flushes: AtomicU32::new(0),
             reads: Reads::default(),
+            greeted: AtomicBool::new(false),
             parked: AtomicBool::new(false),
-            closing: Mutex::new(None),
+            closing: Mutex::new(Vec::new()),
         }
     }
 }
@@ -86,6 +83,11 @@ impl ConnStats {
         self.last_read.load()
     }
 
+    /// Arrival of the connection's end as the other side had it; absent while it may send more.
+    pub fn read_end(&self) -> Option<Stamp> {
+        self.read_end.load()
+    }
+
     /// Arrival of the read that brought the last byte of `bytes`, if `bytes` still lie where that read put them;
     /// otherwise the newest read's.
     pub fn arrival(&self, bytes: &[u8]) -> Option<Stamp> {
@@ -95,6 +97,15 @@ impl ConnStats {
     /// The reads this connection's bytes came in.
     pub const fn reads(&self) -> &Reads {
         &self.reads
+    }
+
+    /// Enough has been read, above TLS, to tell which HTTP is spoken.
+    pub fn greeted(&self) -> bool {
+        self.greeted.load(Ordering::Acquire)
+    }
+
+    pub(super) fn note_greeting(&self) {
+        self.greeted.store(true, Ordering::Release);
     }
 
     /// Departure of the first write since [`ConnStats::arm`].
@@ -117,37 +128,38 @@ impl ConnStats {
         self.flushes.load(Ordering::Acquire)
     }
 
-    /// How long writes were pending, all in all, up to `until`.
+    /// How long writes were pending, all in all, up to `until`, which may lie in the near past.
     pub fn pending_until(&self, until: Stamp) -> Nanos {
-        let current = self.pending_since.load().map_or(Nanos::ZERO, |since| until.since(since));
-        Nanos(self.pending.load(Ordering::Acquire)) + current
+        self.pending.until(until)
     }
 
-    /// Writes that were pending for longer than [`STALL`].
+    /// A write is pending now.
+    pub fn is_pending(&self) -> bool {
+        self.pending.is_blocked()
+    }
+
+    /// Writes that were pending for longer than [`super::STALL`].
     pub fn stalls(&self) -> u32 {
-        self.stalls.load(Ordering::Acquire)
+        self.pending.stalls()
     }
 
     /// Calls `closing` once the next flush has completed, or when the connection is lost before it.
     ///
-    /// hyper drops a body at its end before it flushes, so the end of an exchange waits here for its departure.
+    /// hyper drops a body at its end before it flushes, so the end of an exchange waits here for its departure. Several
+    /// wait where requests were pipelined and the client does not read: one flush lets them all go.
     pub fn park(&self, closing: impl FnOnce(Option<Stamp>) + Send + 'static) {
-        let earlier = self.closing().replace(Box::new(closing));
+        self.closing().push(Box::new(closing));
         self.parked.store(true, Ordering::Release);
-        if let Some(earlier) = earlier {
-            // Pipelined: the earlier exchange's bytes left no later than this one's will.
-            earlier(self.last_write());
-        }
     }
 
-    fn closing(&self) -> std::sync::MutexGuard<'_, Option<Closing>> {
+    fn closing(&self) -> std::sync::MutexGuard<'_, Vec<Closing>> {
         self.closing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn close_parked(&self, departure: Option<Stamp>) {
         if self.parked.swap(false, Ordering::AcqRel) {
-            let closing = self.closing().take();
-            if let Some(closing) = closing {
+            let parked = std::mem::take(&mut *self.closing());
+            for closing in parked {
                 closing(departure);
             }
         }
@@ -156,18 +168,6 @@ impl ConnStats {
     fn wrote(&self, departure: Stamp) {
         self.first_write.store_once(departure);
         self.last_write.store(Some(departure));
-    }
-
-    /// A write was taken (or failed) at `now`: if one was pending, its time is booked.
-    fn unblocked(&self, now: Stamp) {
-        if let Some(since) = self.pending_since.load() {
-            self.pending_since.store(None);
-            let span = now.since(since);
-            self.pending.fetch_add(span.0, Ordering::AcqRel);
-            if span > STALL {
-                self.stalls.fetch_add(1, Ordering::AcqRel);
-            }
-        }
     }
 }
 
@@ -189,13 +189,9 @@ impl MeteredIo {
         let before = self.clock.now();
         let result = write(Pin::new(&mut *self.inner));
         match &result {
-            Poll::Pending => {
-                if self.stats.pending_since.load().is_none() {
-                    self.stats.pending_since.store(Some(before));
-                }
-            }
+            Poll::Pending => self.stats.pending.blocked(before),
             Poll::Ready(taken) => {
-                self.stats.unblocked(before);
+                self.stats.pending.unblocked(before);
                 if taken.is_ok() {
                     self.stats.wrote(match self.writes {
                         StampWrites::Before => before,
@@ -215,6 +211,8 @@ impl AsyncRead for MeteredIo {
         ready!(Pin::new(&mut this.inner).poll_read(cx, buf))?;
         if buf.filled().len() > before {
             this.stats.last_read.store(Some(this.clock.now()));
+        } else if buf.remaining() > 0 {
+            this.stats.read_end.store_once(this.clock.now());
         }
         Poll::Ready(Ok(()))
     }

@@ -2,10 +2,12 @@
 
 pub mod io;
 pub mod listener;
+mod pending;
 pub mod reads;
 pub mod tls;
 
 pub use self::{
     io::{BoxIo, ConnStats, Io, MeteredIo, StampWrites},
+    pending::STALL,
     reads::TracedIo,
 };

@@ -42,7 +42,11 @@ struct Slot {
 impl Reads {
     /// Arrival of the read that put the last byte of `bytes` where it lies; absent if none of the last ones did.
     pub fn arrival(&self, bytes: &[u8]) -> Option<Stamp> {
-        let address = std::ptr::from_ref(bytes.last()?).addr();
+        self.arrival_at(std::ptr::from_ref(bytes.last()?).addr())
+    }
+
+    /// Arrival of the read that filled this address; absent if none of the last ones did.
+    pub fn arrival_at(&self, address: usize) -> Option<Stamp> {
         let newest = self.newest.load(Ordering::Acquire);
         // The slot the writer fills next may be half written: leave it out.
         for back in 0..REMEMBERED - 1 {
@@ -69,12 +73,16 @@ impl Reads {
 pub struct TracedIo {
     inner: BoxIo,
     stats: Arc<ConnStats>,
+    heard: usize,
 }
+
+/// A client's connection has said by then which HTTP it speaks: the length of HTTP/2's preface.
+const GREETING: usize = 24;
 
 impl TracedIo {
     /// Wraps the plain side of a connection whose socket fills `stats`.
     pub fn new(inner: BoxIo, stats: Arc<ConnStats>) -> Self {
-        Self { inner, stats }
+        Self { inner, stats, heard: 0 }
     }
 }
 
@@ -86,6 +94,11 @@ impl AsyncRead for TracedIo {
             && !fresh.is_empty()
         {
             self.stats.reads().push(fresh, self.stats.last_read());
+            let earlier = self.heard;
+            self.heard = earlier.saturating_add(buf.filled().len() - before);
+            if earlier < GREETING && self.heard >= GREETING {
+                self.stats.note_greeting();
+            }
         }
         Poll::Ready(Ok(()))
     }

@@ -264,6 +264,8 @@ impl Connector {
             .keep_alive_timeout(std::time::Duration::from_secs(10))
             .initial_stream_window_size(1 << 20)
             .initial_connection_window_size(1 << 24)
+            // The library's 16 KiB resets answers whose cookies and policies HTTP/1.1 lets through.
+            .max_header_list_size(256 * 1024)
             .handshake(io)
             .await
             .map_err(|error| Error::upstream(Stage::Http, error))?;

@@ -19,7 +19,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::connector::{ConnectTimings, Connected, Connector, Dialled, Sender};
 use crate::{
-    clock::{Clock, Nanos, Stamp},
+    clock::{AtomicStamp, Clock, Nanos, Stamp},
     config::{HttpVersion, UpstreamLimits},
     error::{Error, Stage},
     net::ConnStats,
@@ -32,10 +32,17 @@ pub struct Pool<B> {
     limits: UpstreamLimits,
     idle: Mutex<Vec<Idle<B>>>,
     shared: Mutex<Vec<Shared<B>>>,
-    /// The upstream answered in HTTP/2 once: exchanges then wait for the one that dials instead of dialling too.
+    /// The upstream's last connection spoke HTTP/2: exchanges then wait for the one that dials instead of dialling too.
     speaks_http2: AtomicBool,
     dialling: tokio::sync::Mutex<()>,
-    permits: Option<Arc<Semaphore>>,
+    permits: Option<Permits>,
+}
+
+/// Bounds the exchanges on connections, and thereby the connections: one each by HTTP/1.1, as many as fit by HTTP/2.
+struct Permits {
+    free: Arc<Semaphore>,
+    connections: usize,
+    widened: AtomicBool,
 }
 
 impl<B> fmt::Debug for Pool<B> {
@@ -53,7 +60,15 @@ struct Idle<B> {
 struct Shared<B> {
     sender: http2::SendRequest<B>,
     facts: Facts,
-    active: Arc<AtomicUsize>,
+    uses: Arc<Uses>,
+}
+
+/// The exchanges on a shared connection.
+#[derive(Default)]
+struct Uses {
+    active: AtomicUsize,
+    /// When the last of them ended.
+    idle_since: AtomicStamp,
 }
 
 #[derive(Clone)]
@@ -73,17 +88,29 @@ pub struct Lease<B> {
     /// What it cost to make, if this exchange dialled it.
     pub timings: Option<ConnectTimings>,
     born: Stamp,
+    retired: bool,
     pool: Arc<Pool<B>>,
-    active: Option<Active>,
+    used: Option<Used>,
     _permit: Option<OwnedSemaphorePermit>,
 }
 
 /// Counts one exchange on a shared connection.
-struct Active(Arc<AtomicUsize>);
+struct Used {
+    uses: Arc<Uses>,
+    clock: Clock,
+}
 
-impl Drop for Active {
+impl Used {
+    fn begin(uses: &Arc<Uses>, clock: Clock) -> Self {
+        uses.active.fetch_add(1, Ordering::AcqRel);
+        Self { uses: Arc::clone(uses), clock }
+    }
+}
+
+impl Drop for Used {
     fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::AcqRel);
+        self.uses.idle_since.store(Some(self.clock.now()));
+        self.uses.active.fetch_sub(1, Ordering::AcqRel);
     }
 }
 
@@ -110,8 +137,12 @@ where
 {
     /// An empty pool over a connector.
     pub fn new(connector: Connector, limits: UpstreamLimits, http: HttpVersion, clock: Clock) -> Arc<Self> {
-        let permits = limits.max_connections.map(|most| Arc::new(Semaphore::new(most)));
-        Arc::new(Self {
+        let permits = limits.max_connections.map(|connections| Permits {
+            free: Arc::new(Semaphore::new(connections)),
+            connections,
+            widened: AtomicBool::new(false),
+        });
+        let pool = Arc::new(Self {
             connector,
             clock,
             limits,
@@ -120,7 +151,23 @@ where
             speaks_http2: AtomicBool::new(http == HttpVersion::Http2),
             dialling: tokio::sync::Mutex::default(),
             permits,
-        })
+        });
+        if http == HttpVersion::Http2 {
+            pool.widen();
+        }
+        pool
+    }
+
+    /// The upstream speaks HTTP/2: each of its connections has room for many exchanges.
+    fn widen(&self) {
+        if let Some(permits) = &self.permits
+            && !permits.widened.swap(true, Ordering::AcqRel)
+        {
+            let more = permits.connections.saturating_mul(self.limits.max_streams_per_connection.saturating_sub(1));
+            permits
+                .free
+                .add_permits(more.min(Semaphore::MAX_PERMITS - permits.connections.min(Semaphore::MAX_PERMITS)));
+        }
     }
 
     /// A connection: one that idles or is shared, else a fresh one, whose timings go into `dialled` as they happen.
@@ -138,21 +185,29 @@ where
             return Ok(Lease { _permit: permit, ..lease });
         }
         let lease = if self.speaks_http2.load(Ordering::Acquire) && !wanted.http1_only {
-            let _turn = self.dialling.lock().await;
+            // Waiting for someone else's dial is waiting for a connection: the same limit holds for both together.
+            let turn = self.limits.connect;
+            let started = self.clock.now();
+            let Ok(_turn) = tokio::time::timeout(turn, self.dialling.lock()).await else {
+                return Err(Error::timed_out(Stage::Http));
+            };
             // The one before us may have brought a connection for us too.
             match self.share() {
                 Some(lease) if !wanted.fresh => lease,
-                _ => self.dial(wanted, dialled).await?,
+                _ => {
+                    let waited = self.clock.now().since(started);
+                    self.dial(wanted, turn.saturating_sub(waited.into()), dialled).await?
+                }
             }
         } else {
-            self.dial(wanted, dialled).await?
+            self.dial(wanted, self.limits.connect, dialled).await?
         };
         Ok(Lease { _permit: permit, ..lease })
     }
 
     async fn permit(&self) -> Result<Option<OwnedSemaphorePermit>, Error> {
         let Some(permits) = &self.permits else { return Ok(None) };
-        let wait = Arc::clone(permits).acquire_owned();
+        let wait = Arc::clone(&permits.free).acquire_owned();
         let permit = match self.limits.pool_wait {
             Some(limit) => tokio::time::timeout(limit, wait).await.map_err(|_| Error::timed_out(Stage::Pool))?,
             None => wait.await,
@@ -168,8 +223,9 @@ where
         }
         while let Some(Idle { mut sender, facts, .. }) = self.pop() {
             // Its last answer may have ended this instant, with the connection's own task not there yet: ask again.
-            // A dead one says so here, before it has taken the request.
-            if sender.is_ready() || sender.ready().await.is_ok() {
+            // A dead one says so here, before it has taken the request. One that still sends a request that was
+            // answered early may never get rid of it.
+            if sender.is_ready() || matches!(tokio::time::timeout(SETTLED, sender.ready()).await, Ok(Ok(()))) {
                 return Some(self.lease(Sender::Http1(sender), facts, None));
             }
         }
@@ -198,15 +254,23 @@ where
     fn share(self: &Arc<Self>) -> Option<Lease<B>> {
         let now = self.clock.now();
         let mut shared = lock(&self.shared);
-        shared.retain(|one| !one.sender.is_closed() && within(one.facts.born, self.limits.max_connection_age, now));
+        shared.retain(|one| self.worth_sharing(one, now));
         let room = self.limits.max_streams_per_connection;
-        let one = shared.iter().find(|one| one.sender.is_ready() && one.active.load(Ordering::Acquire) < room)?;
-        Some(self.lease(Sender::Http2(one.sender.clone()), one.facts.clone(), Some(&one.active)))
+        let one = shared.iter().find(|one| one.sender.is_ready() && one.uses.active.load(Ordering::Acquire) < room)?;
+        Some(self.lease(Sender::Http2(one.sender.clone()), one.facts.clone(), Some(&one.uses)))
     }
 
-    async fn dial(self: &Arc<Self>, wanted: Wanted, dialled: &Dialled) -> Result<Lease<B>, Error> {
+    fn worth_sharing(&self, one: &Shared<B>, now: Stamp) -> bool {
+        let unused = one.uses.active.load(Ordering::Acquire) == 0;
+        let idle_since = one.uses.idle_since.load().filter(|_| unused);
+        !one.sender.is_closed()
+            && idle_since.is_none_or(|since| within(since, self.limits.idle_connection, now))
+            && within(one.facts.born, self.limits.max_connection_age, now)
+    }
+
+    async fn dial(self: &Arc<Self>, wanted: Wanted, limit: Duration, dialled: &Dialled) -> Result<Lease<B>, Error> {
         let connect = self.connector.connect(wanted.http1_only, dialled);
-        let connected = match tokio::time::timeout(self.limits.connect, connect).await {
+        let connected = match tokio::time::timeout(limit, connect).await {
             Ok(connected) => connected,
             Err(_) => Err(Error::timed_out(stage_under_way(&lock(dialled)))),
         };
@@ -216,32 +280,33 @@ where
             }
         })?;
         let facts = Facts { stats, born };
-        let active = if let Sender::Http2(sender) = &sender {
-            self.speaks_http2.store(true, Ordering::Release);
-            let active = Arc::new(AtomicUsize::new(0));
-            let shared = Shared { sender: sender.clone(), facts: facts.clone(), active: Arc::clone(&active) };
+        if !wanted.http1_only {
+            self.speaks_http2.store(matches!(sender, Sender::Http2(_)), Ordering::Release);
+        }
+        let uses = if let Sender::Http2(sender) = &sender {
+            self.widen();
+            let uses = Arc::new(Uses::default());
+            let shared = Shared { sender: sender.clone(), facts: facts.clone(), uses: Arc::clone(&uses) };
             lock(&self.shared).push(shared);
-            Some(active)
+            Some(uses)
         } else {
             None
         };
-        let lease = self.lease(sender, facts, active.as_ref());
+        let lease = self.lease(sender, facts, uses.as_ref());
         Ok(Lease { reused: false, timings: Some(timings), ..lease })
     }
 
-    fn lease(self: &Arc<Self>, sender: Sender<B>, facts: Facts, active: Option<&Arc<AtomicUsize>>) -> Lease<B> {
-        let active = active.map(|active| {
-            active.fetch_add(1, Ordering::AcqRel);
-            Active(Arc::clone(active))
-        });
+    fn lease(self: &Arc<Self>, sender: Sender<B>, facts: Facts, uses: Option<&Arc<Uses>>) -> Lease<B> {
+        let used = uses.map(|uses| Used::begin(uses, self.clock));
         Lease {
             sender,
             stats: facts.stats,
             reused: true,
             timings: None,
             born: facts.born,
+            retired: false,
             pool: Arc::clone(self),
-            active,
+            used,
             _permit: None,
         }
     }
@@ -250,8 +315,7 @@ where
     pub fn sweep(&self) {
         let now = self.clock.now();
         lock(&self.idle).retain(|idle| self.worth_keeping(idle, now));
-        let age = self.limits.max_connection_age;
-        lock(&self.shared).retain(|one| !one.sender.is_closed() && within(one.facts.born, age, now));
+        lock(&self.shared).retain(|one| self.worth_sharing(one, now));
     }
 
     /// Connections that idle now, HTTP/1.1 only.
@@ -269,18 +333,27 @@ impl<B> Lease<B> {
         }
     }
 
+    /// Nobody after this exchange may use the connection.
+    pub fn retire(&mut self) {
+        self.retired = true;
+    }
+
     /// Gives the connection back: request and response have both ended.
     pub fn release(self) {
         if let Sender::Http1(sender) = self.sender
+            && !self.retired
             && !sender.is_closed()
         {
             let since = self.pool.clock.now();
             let facts = Facts { stats: self.stats, born: self.born };
             lock(&self.pool.idle).push(Idle { sender, facts, since });
         }
-        drop(self.active);
+        drop(self.used);
     }
 }
+
+/// A connection whose exchange has ended is ready for the next one by then, or not worth waiting for.
+const SETTLED: Duration = Duration::from_millis(5);
 
 /// Whether less than `limit` has passed since `since`.
 fn within(since: Stamp, limit: Duration, now: Stamp) -> bool {

@@ -3,5 +3,21 @@
 //! `support` holds two worlds. [`support::World`] runs in memory under a paused clock: every time in it is exact.
 //! [`support::Live`] runs the program's own parts on real sockets.
 
+#![expect(clippy::expect_used, clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+#![expect(unreachable_pub, reason = "a crate of tests has no outside")]
+
+mod backpressure;
+mod bad_input;
+mod corpus;
+mod exchange;
+mod floors;
+mod marks;
+mod outcomes;
+mod pool;
+mod shutdown;
+mod stages;
 mod support;
 mod timing;
+mod transparency;
+mod tunnel;
+mod versions;

@@ -1,11 +1,18 @@
 //! What the tests are made of.
 
+pub mod http2;
+mod live;
 mod peer;
+pub mod speaker;
+pub mod tls;
+mod told;
 mod world;
 
 pub use self::{
+    live::Live,
     peer::Peer,
-    world::{World, WorldOptions},
+    told::{ms_of, stages, whole_ms},
+    world::{Sides, World, WorldOptions, assert_same, config, upstream},
 };
 
 use std::time::Duration;
@@ -13,9 +20,9 @@ use std::time::Duration;
 /// A response head for a stream of events, chunked.
 pub const SSE_HEAD: &str = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n";
 
-/// One HTTP/1.1 chunk.
+/// One HTTP/1.1 chunk, its size as the library writes it.
 pub fn chunk(text: &str) -> String {
-    format!("{:x}\r\n{text}\r\n", text.len())
+    format!("{:X}\r\n{text}\r\n", text.len())
 }
 
 /// The end of a chunked body.

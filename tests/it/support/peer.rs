@@ -33,12 +33,14 @@ impl Peer {
 
     /// Reads until what was seen and not taken yet ends with or contains `mark`; takes it all up to the mark's end.
     pub async fn read_to(&mut self, mark: &str) -> String {
+        let mut searched = 0;
         loop {
-            if let Some(at) = find(&self.seen, mark.as_bytes()) {
-                let rest = self.seen.split_off(at + mark.len());
+            if let Some(at) = find(&self.seen[searched..], mark.as_bytes()) {
+                let rest = self.seen.split_off(searched + at + mark.len());
                 let taken = std::mem::replace(&mut self.seen, rest);
                 return String::from_utf8(taken).expect("text");
             }
+            searched = (self.seen.len() + 1).saturating_sub(mark.len());
             assert!(self.more().await > 0, "ended before {mark:?}; seen: {:?}", String::from_utf8_lossy(&self.seen));
         }
     }
@@ -63,13 +65,25 @@ impl Peer {
         std::mem::take(&mut self.seen)
     }
 
+    /// Nothing comes for a moment, and nothing was left over: under the paused clock that is for good.
+    pub async fn assert_silent(&mut self) {
+        let mut buffer = [0; 1024];
+        let read = tokio::time::timeout(Duration::from_millis(1), self.io.read(&mut buffer)).await;
+        assert_eq!(String::from_utf8_lossy(&self.seen), "", "bytes nobody asked for");
+        assert!(read.is_err(), "silence, not {read:?}: {:?}", String::from_utf8_lossy(&buffer));
+    }
+
+    /// The other side has closed or reset the connection and sent nothing more.
+    pub async fn assert_closed(&mut self) {
+        let rest = self.rest().await;
+        assert_eq!(String::from_utf8_lossy(&rest), "", "bytes nobody asked for");
+    }
+
     /// Whatever the next read brings; 0 at the end, also when it ends with an error.
     async fn more(&mut self) -> usize {
-        let mut buffer = [0; 16 * 1024];
-        let read = tokio::time::timeout(PATIENCE, self.io.read(&mut buffer)).await.expect("bytes within the patience");
-        let read = read.unwrap_or(0);
-        self.seen.extend_from_slice(&buffer[..read]);
-        read
+        self.seen.reserve(16 * 1024);
+        let read = tokio::time::timeout(PATIENCE, self.io.read_buf(&mut self.seen)).await;
+        read.expect("bytes within the patience").unwrap_or(0)
     }
 
     /// Says that nothing more will be sent.

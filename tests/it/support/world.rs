@@ -20,6 +20,8 @@ use super::Peer;
 pub struct WorldOptions {
     /// Bytes a pipe holds before writing to it waits.
     pub pipe: usize,
+    /// The same towards the upstream, if it differs.
+    pub upstream_pipe: Option<usize>,
     /// How long a name takes to resolve; absent for an upstream named by its address.
     pub dns: Option<Duration>,
     /// How long a connect takes.
@@ -32,7 +34,7 @@ pub struct WorldOptions {
 
 impl Default for WorldOptions {
     fn default() -> Self {
-        Self { pipe: 64 * 1024, dns: None, tcp: Duration::ZERO, upstream: |_| {}, config: |_| {} }
+        Self { pipe: 64 * 1024, upstream_pipe: None, dns: None, tcp: Duration::ZERO, upstream: |_| {}, config: |_| {} }
     }
 }
 
@@ -43,6 +45,7 @@ pub struct World {
     pub recorder: Arc<Recorder>,
     server: Server,
     stop: watch::Sender<bool>,
+    cut: watch::Sender<bool>,
     records: mpsc::Receiver<Observation>,
     dialled: mpsc::Receiver<BoxIo>,
     pipe: usize,
@@ -50,6 +53,14 @@ pub struct World {
 
 impl World {
     pub fn new(options: WorldOptions) -> Self {
+        let (ends, dialled) = mpsc::channel(10_000);
+        let dial =
+            PipeDial { ends, dns: options.dns, tcp: options.tcp, pipe: options.upstream_pipe.unwrap_or(options.pipe) };
+        Self::with_dial(options, Arc::new(dial), dialled)
+    }
+
+    /// A world whose upstream is reached in the test's own way; `dialled` tells of the connections made.
+    pub fn with_dial(options: WorldOptions, dial: Arc<dyn Dial>, dialled: mpsc::Receiver<BoxIo>) -> Self {
         let clock = Clock::start();
         let mut upstream = upstream("up", if options.dns.is_some() { "up.test" } else { "127.0.0.1" });
         (options.upstream)(&mut upstream);
@@ -58,23 +69,86 @@ impl World {
         (options.config)(&mut config);
         let (tell, records) = mpsc::channel(10_000);
         let recorder = Recorder::new(&config, clock).expect("no file to open").with_listener(Box::new(move |record| {
-            tell.try_send(record.clone()).expect("room for the record");
+            // A test that has ended already, and failed, no longer listens.
+            let told = tell.try_send(record.clone());
+            assert!(!matches!(told, Err(mpsc::error::TrySendError::Full(_))), "room for the record");
         }));
         let recorder = Arc::new(recorder);
-        let (ends, dialled) = mpsc::channel(10_000);
-        let dial = PipeDial { ends, dns: options.dns, tcp: options.tcp, pipe: options.pipe };
-        let gateway = Gateway::new(&config, Arc::clone(&recorder), Arc::new(dial), clock).expect("a valid gateway");
+        let gateway = Gateway::new(&config, Arc::clone(&recorder), dial, clock).expect("a valid gateway");
         let gateway = Arc::new(gateway);
         let server = Server::new(Arc::clone(&gateway));
-        Self { gateway, clock, recorder, server, stop: watch::Sender::new(false), records, dialled, pipe: options.pipe }
+        Self {
+            gateway,
+            clock,
+            recorder,
+            server,
+            stop: watch::Sender::new(false),
+            cut: watch::Sender::new(false),
+            records,
+            dialled,
+            pipe: options.pipe,
+        }
     }
 
     /// A client connects.
     pub fn client(&self) -> Peer {
         let (ours, theirs) = tokio::io::duplex(self.pipe);
         let (server, stop) = (self.server.clone(), self.stop.subscribe());
-        tokio::spawn(async move { server.serve(Box::new(theirs), None, stop).await });
+        let mut cut = self.cut.subscribe();
+        tokio::spawn(async move {
+            tokio::select! {
+                () = server.serve(Box::new(theirs), None, stop) => {}
+                _ = cut.wait_for(|cut| *cut) => {}
+            }
+        });
         Peer::new(Box::new(ours))
+    }
+
+    /// A client connects with TLS.
+    pub fn client_of(&self, tls: Arc<rustls::ServerConfig>) -> Peer {
+        let (ours, theirs) = tokio::io::duplex(self.pipe);
+        let (server, stop) = (self.server.clone(), self.stop.subscribe());
+        tokio::spawn(async move { server.serve(Box::new(theirs), Some(tls), stop).await });
+        Peer::new(Box::new(ours))
+    }
+
+    /// Whether the gateway has dialled and nobody took the connection yet.
+    pub fn has_dialled(&self) -> bool {
+        !self.dialled.is_empty()
+    }
+
+    /// From now on every connection is refused.
+    pub fn refuse(&mut self) {
+        self.dialled.close();
+    }
+
+    /// Exchanges under way.
+    pub fn in_flight(&self) -> usize {
+        self.gateway.shared().in_flight.load(std::sync::atomic::Ordering::Acquire)
+    }
+
+    /// One exchange on fresh connections, every byte of it checked on both sides: what is sent, and what must come out
+    /// at the other end, nothing before and nothing after.
+    pub async fn relay(&mut self, request: Sides<'_>, response: Sides<'_>) -> Observation {
+        let mut client = self.client();
+        let (mut up, ()) = tokio::join!(
+            async {
+                let mut up = self.upstream().await;
+                let came = up.read(request.out.len()).await;
+                assert_same(&came, request.out);
+                up
+            },
+            client.send(request.sent)
+        );
+        up.assert_silent().await;
+        let (came, ()) = tokio::join!(client.read(response.out.len()), up.send(response.sent));
+        assert_same(&came, response.out);
+        let record = self.record().await;
+        client.assert_silent().await;
+        up.assert_silent().await;
+        self.assert_no_record();
+        assert_eq!(self.in_flight(), 0);
+        record
     }
 
     /// The next connection the gateway makes to the upstream.
@@ -99,10 +173,46 @@ impl World {
         self.stop.send_replace(true);
     }
 
+    /// The shutdown's deadline has come: what is under way is cut.
+    pub fn cut(&self) {
+        self.gateway.shared().cut();
+        self.cut.send_replace(true);
+    }
+
     /// The exposition as a scrape would see it now.
     pub fn scrape(&self) -> String {
         self.recorder.encode(false, self.clock.now())
     }
+}
+
+/// What one side sends, and what must come out at the other.
+#[derive(Clone, Copy)]
+pub struct Sides<'a> {
+    pub sent: &'a [u8],
+    pub out: &'a [u8],
+}
+
+impl<'a> Sides<'a> {
+    /// It comes out as it went in.
+    pub fn same(sent: &'a (impl AsRef<[u8]> + ?Sized)) -> Self {
+        Self { sent: sent.as_ref(), out: sent.as_ref() }
+    }
+
+    /// It comes out like this.
+    pub fn changed(sent: &'a (impl AsRef<[u8]> + ?Sized), out: &'a (impl AsRef<[u8]> + ?Sized)) -> Self {
+        Self { sent: sent.as_ref(), out: out.as_ref() }
+    }
+}
+
+/// Compares as text where it is text, so that a failure can be read.
+#[track_caller]
+pub fn assert_same(came: &[u8], wanted: &[u8]) {
+    assert!(
+        came == wanted,
+        "came:   {:?}\nwanted: {:?}",
+        String::from_utf8_lossy(&came[..came.len().min(4000)]),
+        String::from_utf8_lossy(&wanted[..wanted.len().min(4000)])
+    );
 }
 
 /// An upstream as configuration has it.

@@ -1,19 +1,10 @@
-//! Recorded replies of real providers, read at several widths and compared with their reference values.
-//!
-//! The recordings are not part of this repository: `STREAMGAUGE_CORPUS` names their folder. Without it nothing is run,
-//! and the test says so.
+//! Read at several widths and compared with the reference values.
 
-use std::{
-    collections::BTreeMap,
-    fs,
-    path::{Path, PathBuf},
-};
+use std::{collections::BTreeMap, fs};
 
-use http::{Request, Response, request, response};
-use streamgauge::dialect::{Dialect, Facts, Kinds, Observer, RequestScan, Signal, recognise};
+use streamgauge::dialect::{Facts, Kinds, Observer, RequestScan, Signal, recognise};
 
-/// Families that must match in full.
-const REQUIRED: [&str; 3] = ["anthropic", "openai-chat", "openai-responses"];
+use super::{REQUIRED, Recording, Row, corpus, rows};
 
 /// How many of the other recordings that speak one of the three dialects are known to match.
 const OTHERS_KNOWN: usize = 145;
@@ -21,14 +12,9 @@ const OTHERS_KNOWN: usize = 145;
 /// Bytes per read; 0 is all at once.
 const WIDTHS: [usize; 4] = [0, 64, 7, 1];
 
-type Row = BTreeMap<String, String>;
-
 #[test]
 fn recorded_replies_are_read_as_expected() {
-    let Some(corpus) = std::env::var_os("STREAMGAUGE_CORPUS").map(PathBuf::from) else {
-        println!("0 recordings were run: STREAMGAUGE_CORPUS names no folder");
-        return;
-    };
+    let Some(corpus) = corpus() else { return };
     let mut faults = Vec::new();
     let mut tally: BTreeMap<String, (usize, Vec<String>)> = BTreeMap::new();
     for (table, streamed) in [("EXPECTED.tsv", true), ("EXPECTED_NONSTREAM.tsv", false)] {
@@ -61,42 +47,7 @@ fn recorded_replies_are_read_as_expected() {
     assert!(matching >= OTHERS_KNOWN, "{matching} of the others match, {OTHERS_KNOWN} did before");
 }
 
-struct Recording {
-    dialect: Dialect,
-    request: request::Parts,
-    request_body: String,
-    head: response::Parts,
-    body: Vec<u8>,
-}
-
 impl Recording {
-    /// A recording of one of the three dialects that was not stored compressed.
-    fn load(corpus: &Path, family: &str, name: &str) -> Option<Self> {
-        let file = |kind: &str| corpus.join(family).join(format!("{name}.{kind}"));
-        let request: serde_json::Value = serde_json::from_slice(&fs::read(file("request.json")).ok()?).ok()?;
-        let mut parts = Request::builder().method(request["method"].as_str()?).uri(request["path"].as_str()?);
-        if let Some(headers) = request["headers"].as_object() {
-            for (name, value) in headers {
-                if let Some(value) = value.as_str() {
-                    parts = parts.header(name, value);
-                }
-            }
-        }
-        let (request_parts, ()) = parts.body(()).ok()?.into_parts();
-        let dialect = recognise(&request_parts, None).dialect;
-        let head = head(&fs::read_to_string(file("response.headers")).ok()?)?;
-        if dialect == Dialect::Other || head.headers.contains_key("content-encoding") {
-            return None;
-        }
-        Some(Self {
-            dialect,
-            request: request_parts,
-            request_body: request["body_text"].as_str().unwrap_or_default().to_owned(),
-            head,
-            body: fs::read(file("response.body")).ok()?,
-        })
-    }
-
     /// What differs from the reference values.
     fn compare(&self, row: &Row, streamed: bool) -> Vec<String> {
         let mut found = Vec::new();
@@ -210,19 +161,4 @@ impl Seen {
             found.push(format!("error {:?}, expected {:.80}", self.facts.error, expected));
         }
     }
-}
-
-fn head(text: &str) -> Option<response::Parts> {
-    let mut lines = text.lines();
-    let mut head = Response::builder().status(lines.next()?.split(' ').nth(1)?);
-    for (name, value) in lines.filter_map(|line| line.split_once(':')) {
-        head = head.header(name.trim(), value.trim());
-    }
-    Some(head.body(()).ok()?.into_parts().0)
-}
-
-fn rows(text: &str) -> Vec<Row> {
-    let mut lines = text.lines();
-    let names: Vec<_> = lines.next().unwrap_or_default().split('\t').map(str::to_owned).collect();
-    lines.map(|line| names.iter().cloned().zip(line.split('\t').map(str::to_owned)).collect()).collect()
 }

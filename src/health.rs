@@ -1,0 +1,142 @@
+//! Asks a running gauge, from outside, whether it takes requests.
+
+use std::{
+    io::{self, Read, Write},
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream},
+    time::Duration,
+};
+
+/// Per step (connect, write, read). A gauge on the same machine answers in under a millisecond; health checks of
+/// container tools are given seconds.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// A status line of ours is 32 bytes; what is longer comes from something else that listens there.
+const LONGEST_STATUS_LINE: u64 = 256;
+
+/// Asks `/readyz` at a gauge's admin address. An unspecified address (what a container listens on) means loopback.
+///
+/// Blocks, at most two seconds for each of connecting, asking and every read of the answer's first line.
+///
+/// # Errors
+/// If nothing answers there, if what answers is not HTTP, or if the gauge takes no requests: it is starting, or it
+/// drains.
+pub fn ask(admin: SocketAddr) -> io::Result<()> {
+    let address = reachable(admin);
+    let status = status_line(address)
+        .map_err(|error| io::Error::new(error.kind(), format!("no answer from http://{address}/readyz: {error}")))?;
+    match status.split(' ').nth(1) {
+        Some("200") if status.starts_with("HTTP/1.") => Ok(()),
+        Some("503") => Err(io::Error::other("not ready: starting or draining")),
+        _ => Err(io::Error::other(format!("http://{address}/readyz answered {status:?}"))),
+    }
+}
+
+fn status_line(address: SocketAddr) -> io::Result<String> {
+    let mut socket = TcpStream::connect_timeout(&address, PATIENCE)?;
+    socket.set_read_timeout(Some(PATIENCE))?;
+    socket.set_write_timeout(Some(PATIENCE))?;
+    write!(socket, "GET /readyz HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n")?;
+    let mut answer = Vec::new();
+    let mut socket = socket.take(LONGEST_STATUS_LINE);
+    let mut piece = [0; 64];
+    while !answer.contains(&b'\n') {
+        match socket.read(&mut piece)? {
+            0 => break,
+            read => answer.extend_from_slice(&piece[..read]),
+        }
+    }
+    match answer.iter().position(|byte| *byte == b'\n') {
+        Some(end) => Ok(String::from_utf8_lossy(&answer[..end]).trim_end().to_owned()),
+        None => Err(io::Error::new(io::ErrorKind::InvalidData, "this is not HTTP")),
+    }
+}
+
+/// `0.0.0.0` and `[::]` are places to listen on, not to connect to (Linux lets one, other systems don't).
+fn reachable(address: SocketAddr) -> SocketAddr {
+    let ip = match address.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
+        ip => ip,
+    };
+    SocketAddr::new(ip, address.port())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{io::Read, net::TcpListener, thread};
+
+    use super::*;
+
+    /// What `ask` says of a server that answers its one caller with these bytes, and what it was asked.
+    fn answered_with(answer: &'static str) -> (io::Result<()>, String) {
+        let listener = TcpListener::bind("0.0.0.0:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let server = thread::spawn(move || {
+            let (mut socket, _) = listener.accept().unwrap();
+            let mut request = Vec::new();
+            while !request.ends_with(b"\r\n\r\n") {
+                let mut byte = [0];
+                socket.read_exact(&mut byte).unwrap();
+                request.push(byte[0]);
+            }
+            socket.write_all(answer.as_bytes()).unwrap();
+            String::from_utf8(request).unwrap()
+        });
+        let said = ask(address);
+        (said, server.join().unwrap())
+    }
+
+    #[test]
+    fn a_ready_gauge_is_healthy() {
+        let (said, asked) = answered_with("HTTP/1.1 200 OK\r\ncontent-length: 6\r\n\r\nready\n");
+        said.unwrap();
+        assert!(asked.starts_with("GET /readyz HTTP/1.1\r\nHost: 127.0.0.1:"), "{asked}");
+    }
+
+    #[test]
+    fn a_draining_gauge_is_not() {
+        let (said, _) = answered_with("HTTP/1.1 503 Service Unavailable\r\ncontent-length: 0\r\n\r\n");
+        assert_eq!(said.unwrap_err().to_string(), "not ready: starting or draining");
+    }
+
+    #[test]
+    fn what_is_no_gauge_is_named() {
+        let (said, _) = answered_with("HTTP/1.1 404 Not Found\r\n\r\n");
+        assert!(said.unwrap_err().to_string().ends_with("answered \"HTTP/1.1 404 Not Found\""));
+        let (said, _) = answered_with("SSH-2.0-OpenSSH 200 OK\r\n");
+        assert!(said.unwrap_err().to_string().contains("answered \"SSH-2.0"));
+        let (said, _) = answered_with("");
+        assert!(said.unwrap_err().to_string().ends_with("this is not HTTP"));
+    }
+
+    #[test]
+    fn an_endless_line_is_not_read_to_its_end() {
+        let line: &'static str = Box::leak("x".repeat(64 * 1024).into_boxed_str());
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let server = thread::spawn(move || {
+            let (mut socket, _) = listener.accept().unwrap();
+            // The asker may have left before the last byte: that is the point.
+            let _ = socket.write_all(line.as_bytes());
+        });
+        assert_eq!(ask(address).unwrap_err().kind(), io::ErrorKind::InvalidData);
+        server.join().unwrap();
+    }
+
+    #[test]
+    fn a_dead_address_is_refused() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        drop(listener);
+        let error = ask(address).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::ConnectionRefused);
+        assert!(error.to_string().starts_with(&format!("no answer from http://{address}/readyz: ")), "{error}");
+    }
+
+    #[test]
+    fn an_unspecified_address_is_asked_on_loopback() {
+        assert_eq!(reachable("0.0.0.0:9464".parse().unwrap()), "127.0.0.1:9464".parse().unwrap());
+        assert_eq!(reachable("[::]:9464".parse().unwrap()), "[::1]:9464".parse().unwrap());
+        assert_eq!(reachable("192.0.2.1:9464".parse().unwrap()), "192.0.2.1:9464".parse().unwrap());
+    }
+}

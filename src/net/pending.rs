@@ -1,0 +1,159 @@
+//! How long a connection's writes were pending: in all, up to any stamp of the near past, and how often too long.
+//!
+//! Marks are looked at late: a frame that arrived while a write was pending is seen when that write has gone through.
+//! What was pending *until the frame's arrival* is then a question about the past, so the last few spans are kept.
+
+use std::{
+    collections::VecDeque,
+    sync::{
+        Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, AtomicU32, Ordering},
+    },
+};
+
+use crate::{
+    clock::{Nanos, Stamp},
+    timeline::Interval,
+};
+
+/// A pending write longer than this is a stall.
+pub const STALL: Nanos = Nanos(10_000_000);
+
+/// Spans remembered. A client that drains a full buffer in more steps than this between a frame's arrival and its turn
+/// has the steps before them counted as if they had come before the arrival.
+const REMEMBERED: usize = 16;
+
+/// The pending writes of one connection. One writer. Most connections never block, so the lock is behind a flag that
+/// they never raise.
+#[derive(Debug, Default)]
+pub(super) struct Pending {
+    ever: AtomicBool,
+    blocked: AtomicBool,
+    stalls: AtomicU32,
+    spans: Mutex<Spans>,
+}
+
+#[derive(Debug, Default)]
+struct Spans {
+    since: Option<Stamp>,
+    total: Nanos,
+    last: VecDeque<Interval>,
+}
+
+impl Pending {
+    /// A write was not taken at `now`.
+    pub(super) fn blocked(&self, now: Stamp) {
+        self.spans().since.get_or_insert(now);
+        self.ever.store(true, Ordering::Release);
+        self.blocked.store(true, Ordering::Release);
+    }
+
+    /// A write was taken (or failed) at `now`: if one was pending, its time is booked.
+    pub(super) fn unblocked(&self, now: Stamp) {
+        if !self.is_blocked() {
+            return;
+        }
+        self.blocked.store(false, Ordering::Release);
+        let mut spans = self.spans();
+        let Some(start) = spans.since.take() else { return };
+        let span = Interval { start, end: now };
+        spans.total += span.span();
+        if spans.last.len() == REMEMBERED {
+            spans.last.pop_front();
+        }
+        spans.last.push_back(span);
+        if span.span() > STALL {
+            self.stalls.fetch_add(1, Ordering::AcqRel);
+        }
+    }
+
+    /// A write is pending now.
+    pub(super) fn is_blocked(&self) -> bool {
+        self.blocked.load(Ordering::Acquire)
+    }
+
+    /// How long writes were pending, all in all, up to `until`.
+    pub(super) fn until(&self, until: Stamp) -> Nanos {
+        if !self.ever.load(Ordering::Acquire) {
+            return Nanos::ZERO;
+        }
+        let spans = self.spans();
+        let current = spans.since.map_or(Nanos::ZERO, |since| until.since(since));
+        let later = spans.last.iter().map(|span| span.end.since(span.start.max(until)));
+        later.fold(spans.total, Nanos::less) + current
+    }
+
+    /// Spans longer than [`STALL`].
+    pub(super) fn stalls(&self) -> u32 {
+        self.stalls.load(Ordering::Acquire)
+    }
+
+    fn spans(&self) -> MutexGuard<'_, Spans> {
+        self.spans.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(nanos: u64) -> Stamp {
+        Stamp::from_nanos(nanos).unwrap()
+    }
+
+    fn pended(spans: &[(u64, u64)]) -> Pending {
+        let pending = Pending::default();
+        for (since, until) in spans {
+            pending.blocked(at(*since));
+            pending.unblocked(at(*until));
+        }
+        pending
+    }
+
+    #[test]
+    fn nothing_pending_is_no_time() {
+        let pending = Pending::default();
+        pending.unblocked(at(5));
+        assert_eq!((pending.until(at(9)), pending.stalls(), pending.is_blocked()), (Nanos::ZERO, 0, false));
+    }
+
+    #[test]
+    fn the_past_is_cut_where_it_is_asked_for() {
+        let pending = pended(&[(100, 150), (200, 300)]);
+        let asked = [(50, 0), (100, 0), (120, 20), (150, 50), (199, 50), (250, 100), (300, 150), (900, 150)];
+        for (until, expected) in asked {
+            assert_eq!(pending.until(at(until)), Nanos(expected), "until {until}");
+        }
+    }
+
+    #[test]
+    fn a_write_still_pending_counts_up_to_the_stamp() {
+        let pending = pended(&[(100, 150)]);
+        pending.blocked(at(200));
+        pending.blocked(at(210));
+        assert!(pending.is_blocked());
+        assert_eq!(pending.until(at(120)), Nanos(20));
+        assert_eq!(pending.until(at(230)), Nanos(80), "since the first refusal");
+    }
+
+    #[test]
+    fn only_spans_above_the_bound_are_stalls() {
+        let bound = STALL.0;
+        assert_eq!(pended(&[(1, 1 + bound)]).stalls(), 0);
+        assert_eq!(pended(&[(1, 2 + bound), (3 * bound, 9 * bound)]).stalls(), 2);
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn the_last_spans_are_exact(steps in proptest::collection::vec((1_u64..50, 1_u64..50), 1..15), until in 1_u64..1500) {
+            let mut now = 1;
+            let spans: Vec<_> = steps.iter().map(|(pause, length)| {
+                let since = now + pause;
+                now = since + length;
+                (since, now)
+            }).collect();
+            let expected: u64 = spans.iter().map(|(since, end)| until.min(*end).saturating_sub(*since)).sum();
+            proptest::prop_assert_eq!(pended(&spans).until(at(until)), Nanos(expected));
+        }
+    }
+}

@@ -1,0 +1,232 @@
+//! The books of one exchange: open until it has left, closed exactly once, whatever happens.
+
+use std::sync::{
+    Arc, OnceLock,
+    atomic::{AtomicUsize, Ordering},
+};
+
+use http::response::Parts;
+use tokio::sync::watch;
+
+use super::RequestTap;
+use crate::{
+    clock::{AtomicStamp, Clock, Nanos, Stamp},
+    dialect::Dialect,
+    exchange::{Cause, Exchange, Sent},
+    net::ConnStats,
+    record::Recorder,
+    upload::Upload,
+    upstream::{Lease, Sender},
+};
+
+/// What every exchange shares with the program.
+#[derive(Debug)]
+pub struct Shared {
+    /// Time.
+    pub clock: Clock,
+    /// Where exchanges are booked.
+    pub recorder: Arc<Recorder>,
+    cutting: watch::Sender<bool>,
+    /// Exchanges under way.
+    pub in_flight: AtomicUsize,
+}
+
+impl Shared {
+    /// Nothing is under way yet.
+    pub fn new(clock: Clock, recorder: Arc<Recorder>) -> Arc<Self> {
+        Arc::new(Self { clock, recorder, cutting: watch::Sender::new(false), in_flight: AtomicUsize::new(0) })
+    }
+
+    /// The shutdown deadline has come: whatever is dropped from now on was cut by us.
+    pub fn cut(&self) {
+        self.cutting.send_replace(true);
+    }
+
+    /// Waits for [`Shared::cut`].
+    pub async fn cut_off(&self) {
+        // The sender lives as long as `self`, so this ends with the cut only.
+        let _ = self.cutting.subscribe().wait_for(|cutting| *cutting).await;
+    }
+}
+
+/// An exchange that is booked exactly once, whatever happens: closed in order, or dropped.
+pub struct Open {
+    pub(super) exchange: Option<Box<Exchange>>,
+    pub(super) shared: Arc<Shared>,
+    pub(super) downstream: Arc<Downstream>,
+    /// The request is on its way up and not answered yet.
+    departing: Option<Departing>,
+    /// How long the client's writes had been pending, and how often stalled, before this exchange …
+    before: (Nanos, u32),
+    /// … and when its response ended.
+    pub(super) pending_at_end: Option<Nanos>,
+}
+
+/// The client's connection.
+#[derive(Debug)]
+pub struct Downstream {
+    /// What its socket sees.
+    pub stats: Arc<ConnStats>,
+    /// Departure of the last response's end on it; the next exchange does not begin before.
+    pub delivered: AtomicStamp,
+    /// It carries many exchanges at once (HTTP/2), so socket stamps can't be told apart by exchange.
+    pub multiplexed: OnceLock<bool>,
+}
+
+impl Downstream {
+    /// Whether it does, as far as is known by now.
+    pub fn multiplexed(&self) -> bool {
+        self.multiplexed.get() == Some(&true)
+    }
+}
+
+impl Open {
+    /// Takes charge of an exchange.
+    pub fn new(exchange: Box<Exchange>, shared: Arc<Shared>, downstream: Arc<Downstream>) -> Self {
+        shared.in_flight.fetch_add(1, Ordering::AcqRel);
+        let before = (downstream.stats.pending_until(shared.clock.now()), downstream.stats.stalls());
+        Self { exchange: Some(exchange), shared, downstream, departing: None, before, pending_at_end: None }
+    }
+
+    /// The exchange, while it is open.
+    pub fn exchange(&mut self) -> Option<&mut Exchange> {
+        self.exchange.as_deref_mut()
+    }
+
+    /// The request goes up by this connection.
+    pub fn departs(&mut self, departing: Departing) {
+        self.departing = Some(departing);
+    }
+
+    /// Books what is known of the request's departure at `until`, when it was answered or given up.
+    pub fn sent(&mut self, until: Stamp) {
+        if let (Some(departing), Some(exchange)) = (self.departing.take(), &mut self.exchange) {
+            let sent = departing.by(exchange.upload(), until);
+            exchange.sent(sent);
+        }
+    }
+
+    /// The final response head came: what it says, and what is known of the request's departure by then.
+    pub fn head(&mut self, arrival: Stamp, parts: &Parts, dialect: Dialect) {
+        self.sent(arrival);
+        if let Some(exchange) = &mut self.exchange {
+            exchange.head(arrival, parts, Some(dialect));
+        }
+    }
+
+    /// Closes the books now.
+    pub fn close(mut self, cause: Cause) {
+        self.close_with(None, cause);
+    }
+
+    /// The response has ended: it closes when its last byte has left, or with the connection's loss.
+    pub fn close_when_departed(mut self) {
+        if self.downstream.multiplexed() {
+            self.close_with(None, Cause::Ended);
+            return;
+        }
+        let stats = Arc::clone(&self.downstream.stats);
+        // A connection that hung up at this very moment drops what is parked, which closes the books as well.
+        stats.park(move |departure| match departure {
+            Some(departure) => self.close_with(Some(departure), Cause::Ended),
+            None => drop(self),
+        });
+    }
+
+    fn close_with(&mut self, departure: Option<Stamp>, cause: Cause) {
+        let now = self.shared.clock.now();
+        // Still waiting for an answer: the request may have left all the same.
+        self.sent(now);
+        let Some(mut exchange) = self.exchange.take() else { return };
+        // Also when a listener panics, else nobody could ever drain.
+        let _counted = Counted(&self.shared.in_flight);
+        let timeline = &exchange.seen().timeline;
+        let floor = timeline.response_end.unwrap_or(timeline.request_head);
+        // An answer without a byte to write (or written before its body was dropped) departs no earlier than it ended.
+        let end = departure.unwrap_or(now).max(floor);
+        let stats = &self.downstream.stats;
+        // Of a connection that carries many, nobody can say whom its pending writes held up.
+        if !self.downstream.multiplexed() {
+            let pending = stats.pending_until(end);
+            if cause == Cause::Ended && exchange.awaits_departure() {
+                exchange.departed(end, pending);
+            }
+            let waits = &mut exchange.seen().timeline.waits;
+            waits.client = pending.less(self.before.0);
+            waits.client_stalls = stats.stalls().saturating_sub(self.before.1);
+            waits.tail = self.pending_at_end.map_or(Nanos::ZERO, |before| pending.less(before));
+        }
+        if cause == Cause::Ended {
+            self.downstream.delivered.store(Some(end));
+        }
+        exchange.finish(end, cause);
+    }
+}
+
+/// One of the exchanges in flight.
+struct Counted<'a>(&'a AtomicUsize);
+
+impl Drop for Counted<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        let cause = if std::thread::panicking() {
+            Cause::Panicked
+        } else if *self.shared.cutting.borrow() {
+            Cause::Drained
+        } else {
+            Cause::ClientGone
+        };
+        self.close_with(None, cause);
+    }
+}
+
+/// A request on its way up one connection.
+#[derive(Clone, Debug)]
+pub struct Departing {
+    stats: Arc<ConnStats>,
+    /// One socket carries many requests, so it can't say when this one's bytes left.
+    multiplexed: bool,
+    handed_over: Stamp,
+    pending: Nanos,
+    stalls: u32,
+}
+
+impl Departing {
+    /// A request is about to be handed over to this connection, which carries no other by HTTP/1.1.
+    pub fn by_lease(lease: &Lease<RequestTap>, handed_over: Stamp) -> Self {
+        let stats = Arc::clone(&lease.stats);
+        stats.arm();
+        let (pending, stalls) = (stats.pending_until(handed_over), stats.stalls());
+        Self { stats, multiplexed: matches!(lease.sender, Sender::Http2(_)), handed_over, pending, stalls }
+    }
+
+    /// What the connection's writes had been pending before.
+    pub const fn pending_before(&self) -> Nanos {
+        self.pending
+    }
+
+    /// What is known of the request's departure at `until`.
+    ///
+    /// HTTP/1.1: the socket's own writes, since nothing else is written there. HTTP/2: the hand-over to the connection.
+    fn by(&self, upload: &Upload, until: Stamp) -> Sent {
+        let ended = upload.ended().is_some_and(|ended| ended <= until);
+        let stats = &self.stats;
+        if self.multiplexed {
+            let last = upload.handed_over().map(|last| last.max(self.handed_over)).filter(|last| *last <= until);
+            let upload = upload.awaited_100(until);
+            let first = Some(self.handed_over);
+            return Sent { first, last: last.filter(|_| ended), upload, stalled: Nanos::ZERO, stalls: 0 };
+        }
+        let first = stats.first_write();
+        // While a write is pending some of it has not left.
+        let last = stats.last_write().filter(|_| ended && first.is_some() && !stats.is_pending());
+        let stalled = stats.pending_until(until).less(self.pending);
+        let upload = upload.waited(stats, self.pending, until);
+        Sent { first, last, upload, stalled, stalls: stats.stalls().saturating_sub(self.stalls) }
+    }
+}

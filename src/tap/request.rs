@@ -1,0 +1,240 @@
+//! The request's body on its way to the upstream.
+
+use std::{
+    pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU8, Ordering},
+    },
+    task::{Context, Poll, ready},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use http::Version;
+use http_body::{Body, Frame, SizeHint};
+use hyper::body::Incoming;
+use tokio::sync::Notify;
+
+use super::BodyError;
+use crate::{
+    clock::{Clock, Nanos, Stamp},
+    dialect::RequestScan,
+    net::ConnStats,
+    record::{Recorder, UpstreamHandles},
+    upload::{Upload, UploadFault},
+};
+
+/// The request's body on its way to the upstream.
+pub struct RequestTap {
+    inner: Incoming,
+    upload: Arc<Upload>,
+    scan: Option<Box<RequestScan>>,
+    clock: Clock,
+    recorder: Arc<Recorder>,
+    handles: Arc<UpstreamHandles>,
+    downstream: Arc<ConnStats>,
+    request_head: Stamp,
+    upstream: Option<(Arc<ConnStats>, Nanos)>,
+    most: Option<u64>,
+    gate: Option<Gate>,
+    http2: bool,
+    to_http1: bool,
+}
+
+/// What a [`RequestTap`] is made of.
+pub struct RequestParts<'a> {
+    /// The exchange's way up.
+    pub upload: &'a Arc<Upload>,
+    /// Looks for the model.
+    pub scan: RequestScan,
+    /// Where the model is told.
+    pub recorder: &'a Arc<Recorder>,
+    /// The upstream's handles.
+    pub handles: &'a Arc<UpstreamHandles>,
+    /// What the client's socket sees.
+    pub downstream: &'a Arc<ConnStats>,
+    /// The exchange's first mark.
+    pub request_head: Stamp,
+    /// The largest body that is taken.
+    pub most: Option<u64>,
+    /// Holds the body back until the upstream asks for it.
+    pub gate: Option<Arc<Continue>>,
+    /// The client speaks HTTP/2.
+    pub http2: bool,
+}
+
+impl RequestTap {
+    /// Taps a request's body. One that is empty has ended here.
+    pub fn new(inner: Incoming, clock: Clock, parts: RequestParts<'_>) -> Self {
+        let gate = parts.gate.map(|open| Gate { open, waiting: None });
+        let mut tap = Self {
+            inner,
+            upload: Arc::clone(parts.upload),
+            scan: Some(Box::new(parts.scan)),
+            clock,
+            recorder: Arc::clone(parts.recorder),
+            handles: Arc::clone(parts.handles),
+            downstream: Arc::clone(parts.downstream),
+            request_head: parts.request_head,
+            upstream: None,
+            most: parts.most,
+            gate,
+            http2: parts.http2,
+            to_http1: false,
+        };
+        if tap.inner.is_end_stream() {
+            tap.gate = None;
+            tap.ended(parts.request_head);
+        }
+        tap
+    }
+
+    /// The connection it will be sent on, how long writes had been pending there, and what it speaks.
+    pub fn attach(&mut self, upstream: Arc<ConnStats>, pending: Nanos, version: Version) {
+        self.to_http1 = version != Version::HTTP_2;
+        if version == Version::HTTP_2 {
+            // The library does not tell of a 100 in HTTP/2: waiting for it would cost every such request its patience.
+            self.gate = None;
+        }
+        self.upstream = Some((upstream, pending));
+    }
+
+    fn ended(&mut self, arrival: Stamp) {
+        if self.upload.ended().is_some() {
+            return;
+        }
+        // A pipelined request may have come while the one ahead of it was answered: it has not begun before its turn.
+        let arrival = arrival.max(self.request_head);
+        if let Some(mut scan) = self.scan.take()
+            && let Some(facts) = scan.finish()
+        {
+            self.upload.start_with(facts, &self.recorder, &self.handles, self.request_head);
+        }
+        let waited = self
+            .upstream
+            .as_ref()
+            .map_or(Nanos::ZERO, |(upstream, before)| self.upload.waited(upstream, *before, arrival));
+        self.upload.note_end(arrival, self.clock.now(), waited);
+    }
+
+    fn data(&mut self, bytes: &Bytes) -> Result<Stamp, BodyError> {
+        let arrival = self.downstream.arrival(bytes).unwrap_or(self.request_head);
+        let total = self.upload.add(bytes.len() as u64);
+        if self.most.is_some_and(|most| total > most) {
+            self.upload.note_fault(UploadFault::TooLarge);
+            return Err("the request's body is larger than `limits.max_request_body`".into());
+        }
+        if let Some(scan) = &mut self.scan
+            && let Some(facts) = scan.read(bytes)
+        {
+            self.scan = None;
+            self.upload.start_with(facts, &self.recorder, &self.handles, self.request_head);
+        }
+        Ok(arrival)
+    }
+}
+
+impl Body for RequestTap {
+    type Data = Bytes;
+    type Error = BodyError;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        let this = &mut *self;
+        if let Some(gate) = &mut this.gate {
+            this.upload.await_100(this.clock.now());
+            ready!(gate.poll(cx));
+            this.upload.note_100(this.clock.now());
+            this.gate = None;
+        }
+        match ready!(Pin::new(&mut this.inner).poll_frame(cx)) {
+            Some(Ok(frame)) => {
+                if let Some(bytes) = frame.data_ref() {
+                    let arrival = this.data(bytes)?;
+                    // Of a body of known length hyper's HTTP/1 client asks for no more than that.
+                    let filled = this.to_http1 && this.inner.size_hint().exact() == Some(0);
+                    if filled || this.inner.is_end_stream() {
+                        this.ended(arrival);
+                    }
+                } else {
+                    let arrival = this.downstream.last_read().unwrap_or(this.request_head);
+                    this.ended(arrival);
+                }
+                Poll::Ready(Some(Ok(frame)))
+            }
+            Some(Err(error)) => {
+                // hyper calls malformed chunks an invalid body; everything else is the connection's end.
+                let malformed = std::error::Error::source(&error)
+                    .and_then(|source| source.downcast_ref::<std::io::Error>())
+                    .is_some_and(|source| {
+                        matches!(source.kind(), std::io::ErrorKind::InvalidInput | std::io::ErrorKind::InvalidData)
+                    });
+                this.upload.note_fault(if malformed { UploadFault::Malformed } else { UploadFault::Gone });
+                Poll::Ready(Some(Err(error.into())))
+            }
+            None => {
+                if this.http2 && this.upload.ended().is_none() && !this.inner.is_end_stream() {
+                    // As for responses (`ResponseTap::was_cut`); no client has a reason to end its request like that.
+                    this.upload.note_fault(UploadFault::Gone);
+                    return Poll::Ready(Some(Err("the request's stream was reset".into())));
+                }
+                let arrival = this.downstream.last_read().unwrap_or(this.request_head);
+                this.ended(arrival);
+                Poll::Ready(None)
+            }
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.inner.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.inner.size_hint()
+    }
+}
+
+/// A client that sent `Expect: 100-continue` waits until the upstream asks for the body: so do we, without polling
+/// it (polling is what makes hyper send the client its 100).
+#[derive(Debug, Default)]
+pub struct Continue {
+    state: AtomicU8,
+    notify: Notify,
+    /// A 1xx other than 100 came and was dropped: there is no way to send it on.
+    pub dropped: AtomicBool,
+}
+
+const OPEN: u8 = 1;
+
+impl Continue {
+    /// The upstream asks for the body (or has answered without it).
+    pub fn open(&self) {
+        self.state.store(OPEN, Ordering::Release);
+        self.notify.notify_waiters();
+        self.notify.notify_one();
+    }
+}
+
+struct Gate {
+    open: Arc<Continue>,
+    waiting: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
+}
+
+/// An upstream that knows nothing of 100 never sends one: after this the body goes all the same (RFC 9110 §10.1.1).
+const CONTINUE_PATIENCE: Duration = Duration::from_secs(1);
+
+impl Gate {
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let open = Arc::clone(&self.open);
+        let waiting = self.waiting.get_or_insert_with(|| {
+            Box::pin(async move {
+                while open.state.load(Ordering::Acquire) != OPEN {
+                    if tokio::time::timeout(CONTINUE_PATIENCE, open.notify.notified()).await.is_err() {
+                        return;
+                    }
+                }
+            })
+        });
+        waiting.as_mut().poll(cx)
+    }
+}

@@ -1,0 +1,188 @@
+//! The measuring machine by itself, driven with whatever order of events: one observation, stages that add up, nothing
+//! negative, no panic.
+
+use std::{
+    sync::{Arc, Mutex, atomic::Ordering},
+    time::SystemTime,
+};
+
+use http::{Response, response::Parts};
+use proptest::prelude::*;
+use streamgauge::{
+    clock::{Clock, Nanos, Stamp},
+    dialect::{Dialect, Endpoint, RequestFacts},
+    exchange::{Answered, Cause, Exchange, Sent},
+    observation::{ExchangeId, Limit, Observation, Outcome},
+    proxy::Gateway,
+    record::{Marked, Recorder},
+    tap::{Open, Shared},
+    timeline::Timeline,
+    upload::Upload,
+    upstream::Dialled,
+};
+
+use crate::support::{chat_delta, chat_end, config, upstream};
+
+#[tokio::test]
+async fn a_listener_that_panics_leaves_nothing_in_flight() {
+    let config = config(vec![Arc::new(upstream("up", "127.0.0.1"))]);
+    let clock = Clock::start();
+    let recorder = Recorder::new(&config, clock).expect("no file to open");
+    let recorder = Arc::new(recorder.with_listener(Box::new(|_| panic!("on purpose"))));
+    let shared = Shared::new(clock, Arc::clone(&recorder));
+    let now = clock.now();
+    let seen = Observation::begin(ExchangeId(1), SystemTime::UNIX_EPOCH, Timeline::begin(now), Outcome::GatewayError);
+    let exchange = Exchange::begin(seen, recorder, None, Arc::default(), Marked::default());
+    let open = Open::new(exchange, Arc::clone(&shared), Gateway::downstream());
+    assert_eq!(shared.in_flight.load(Ordering::Acquire), 1);
+    let closed = tokio::spawn(async move { open.close(Cause::Ended) }).await;
+    assert!(closed.is_err_and(|error| error.is_panic()));
+    assert_eq!(shared.in_flight.load(Ordering::Acquire), 0);
+}
+
+/// Something that happens to an exchange.
+#[derive(Clone, Debug)]
+enum Event {
+    Attempt,
+    Leased(bool),
+    RequestEnd,
+    Started(bool),
+    Sent,
+    Head(u16, bool),
+    Data(usize),
+    Departed,
+    Taint,
+    ResponseEnd,
+    Answer,
+    Tunnel,
+}
+
+fn event() -> impl Strategy<Value = Event> {
+    prop_oneof![
+        1 => Just(Event::Attempt),
+        1 => any::<bool>().prop_map(Event::Leased),
+        1 => Just(Event::RequestEnd),
+        1 => any::<bool>().prop_map(Event::Started),
+        1 => Just(Event::Sent),
+        1 => (prop_oneof![Just(200_u16), Just(404), Just(429), Just(503)], any::<bool>())
+            .prop_map(|(status, stream)| Event::Head(status, stream)),
+        8 => (0_usize..6).prop_map(Event::Data),
+        4 => Just(Event::Departed),
+        1 => Just(Event::Taint),
+        1 => Just(Event::ResponseEnd),
+        1 => Just(Event::Answer),
+        1 => Just(Event::Tunnel),
+    ]
+}
+
+fn cause() -> impl Strategy<Value = Cause> {
+    prop_oneof![
+        4 => Just(Cause::Ended),
+        1 => Just(Cause::Reset),
+        1 => Just(Cause::TimedOut(Limit::Idle)),
+        1 => Just(Cause::ClientGone),
+        1 => Just(Cause::Drained),
+        1 => Just(Cause::Panicked),
+    ]
+}
+
+fn head(status: u16, stream: bool) -> Parts {
+    let kind = if stream { "text/event-stream" } else { "application/json" };
+    let response = Response::builder().status(status).header("content-type", kind).body(()).expect("a head");
+    response.into_parts().0
+}
+
+fn piece(which: usize) -> Vec<u8> {
+    match which {
+        0 => chat_delta("text").into_bytes(),
+        1 => [chat_delta("two"), chat_delta("at once")].concat().into_bytes(),
+        2 => chat_end(3, 9).into_bytes(),
+        3 => b": a comment\n\n".to_vec(),
+        4 => b"data: {\"error\":{\"type\":\"x\"}}\n\ndata: not json\n\n".to_vec(),
+        _ => b"data: {\"choices\":[{\"delta\":{\"content\":\"ha".to_vec(),
+    }
+}
+
+fn drive(events: &[(Event, u64)], cause: Cause, step_back: bool) -> Vec<Observation> {
+    let config = config(vec![Arc::new(upstream("up", "127.0.0.1"))]);
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let told = Arc::clone(&seen);
+    let recorder = Recorder::new(&config, Clock::start()).expect("no file to open");
+    let recorder = Arc::new(recorder.with_listener(Box::new(move |record| told.lock().unwrap().push(record.clone()))));
+    let handles = recorder.upstream(&"up".into());
+    let upload = Arc::new(Upload::default());
+    let mut now = Stamp::from_nanos(1_000_000).unwrap();
+    let mut first =
+        Observation::begin(ExchangeId(1), SystemTime::UNIX_EPOCH, Timeline::begin(now), Outcome::GatewayError);
+    (first.endpoint, first.dialect) = (Endpoint::Chat, Dialect::OpenAiChat);
+    let mut exchange = Exchange::begin(
+        first,
+        Arc::clone(&recorder),
+        Some(Arc::clone(&handles)),
+        Arc::clone(&upload),
+        Marked::default(),
+    );
+    for (index, (event, step)) in events.iter().enumerate() {
+        // Stamps come from several tasks: one may be older than the one before it.
+        let back = step_back && index % 3 == 0;
+        now = if back { now.minus(Nanos(*step)) } else { now + Nanos(*step) };
+        let wait = Nanos(*step / 2);
+        match event {
+            Event::Attempt => exchange.attempt(now, &Dialled::default()),
+            Event::Leased(dialled) => exchange.leased(now, !dialled, *dialled),
+            Event::RequestEnd => upload.note_end(now, now, wait),
+            Event::Started(stream) => {
+                let facts = RequestFacts { model: Some("m".to_owned()), stream: Some(*stream) };
+                upload.start_with(facts, &recorder, &handles, now);
+            }
+            Event::Sent => {
+                let last = upload.ended().map(|_| now);
+                exchange.sent(Sent { first: Some(now), last, upload: wait, stalled: wait, stalls: 1 });
+            }
+            Event::Head(status, stream) => exchange.head(now, &head(*status, *stream), Some(Dialect::OpenAiChat)),
+            Event::Data(which) => exchange.data(now, &piece(*which), wait),
+            Event::Departed => exchange.departed(now, Nanos(*step)),
+            Event::Taint => exchange.taint(),
+            Event::ResponseEnd => exchange.response_end(now, wait),
+            Event::Answer => {
+                exchange.answer(Answered { outcome: Outcome::Refused, limit: Some(Limit::InFlight), status: 503 });
+            }
+            Event::Tunnel => exchange.tunnel(),
+        }
+    }
+    exchange.finish(now, cause);
+    std::mem::take(&mut *seen.lock().unwrap())
+}
+
+proptest! {
+    #[test]
+    fn whatever_happens_is_one_observation_that_adds_up(
+        events in proptest::collection::vec((event(), 0_u64..50_000_000), 0..40),
+        cause in cause(),
+        step_back in any::<bool>(),
+    ) {
+        let records = drive(&events, cause, step_back);
+        prop_assert_eq!(records.len(), 1);
+        let record = &records[0];
+        let wall = record.wall();
+        prop_assert_eq!(record.stages().iter().map(|stage| stage.0).sum::<u64>(), wall.0);
+        prop_assert!(record.stages().iter().all(|stage| *stage <= wall));
+        let marks = &record.timeline;
+        prop_assert!(marks.end.is_some());
+        prop_assert!(record.output_events <= record.events);
+        prop_assert!(record.cadence.gaps() + record.cadence.coalesced() <= record.output_events.max(1) + record.reads);
+        prop_assert!(record.event_overhead.count <= record.output_events);
+        for speed in [record.output_speed(), record.end_to_end_speed(), record.tokens_per_event()].into_iter().flatten() {
+            prop_assert!(speed.is_finite() && speed >= 0.0);
+        }
+        if record.flags.tainted {
+            prop_assert_eq!(record.tpot(), None);
+        }
+        prop_assert_eq!(record.limit.is_some() && record.outcome == Outcome::Complete, false);
+        prop_assert_eq!(marks.first_output.is_some(), record.output_events > 0);
+        prop_assert_eq!(marks.last_output.is_some(), record.output_events > 0);
+        if !events.iter().any(|(event, _)| matches!(event, Event::Head(..))) {
+            prop_assert_eq!(record.events, 0);
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! The program on real sockets, between real clients and a scripted upstream.
+
+use std::{net::SocketAddr, sync::Arc, time::Duration};
+
+use streamgauge::{
+    app::{App, Stop},
+    clock::Clock,
+    config::{Config, KeyPair, Listener, Upstream},
+    net::BoxIo,
+    observation::Observation,
+    record::Recorder,
+};
+use tokio::{
+    net::{TcpListener, TcpStream},
+    sync::mpsc,
+    task::JoinHandle,
+};
+
+use super::{Peer, world};
+
+/// A running gauge in front of one upstream that the test plays.
+pub struct Live {
+    /// Where clients connect.
+    pub address: SocketAddr,
+    /// Where clients connect with TLS, if it was given a certificate.
+    pub tls_address: Option<SocketAddr>,
+    upstream: TcpListener,
+    records: mpsc::Receiver<Observation>,
+    stop: Stop,
+    running: JoinHandle<()>,
+}
+
+/// Nothing here takes longer, however busy the machine is.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+impl Live {
+    /// Starts it; `change` may alter the upstream, and with a pair there is a second listener that speaks TLS.
+    pub async fn start(tls: Option<&KeyPair>, change: impl FnOnce(&mut Upstream)) -> Self {
+        let upstream = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let port = upstream.local_addr().expect("an address").port();
+        let mut configured = world::upstream("up", "127.0.0.1");
+        configured.port = port;
+        configured.authority = format!("127.0.0.1:{port}").parse().expect("an authority");
+        change(&mut configured);
+        let any: SocketAddr = ([127, 0, 0, 1], 0).into();
+        let mut config = Config { listeners: Vec::new(), ..world::config(vec![Arc::new(configured)]) };
+        config.listeners.push(Listener { address: any, tls: None });
+        config.listeners.extend(tls.map(|pair| Listener { address: any, tls: Some(pair.clone()) }));
+        let clock = Clock::start();
+        let (tell, records) = mpsc::channel(1000);
+        let recorder = Recorder::new(&config, clock).expect("no file to open").with_listener(Box::new(move |record| {
+            tell.try_send(record.clone()).expect("room for the record");
+        }));
+        let app = App::bind_with(&config, recorder, clock).expect("free ports");
+        let addresses = app.addresses();
+        let stop = Stop::default();
+        let running = tokio::spawn(app.run(stop.clone()));
+        Self { address: addresses[0], tls_address: addresses.get(1).copied(), upstream, records, stop, running }
+    }
+
+    /// A client connects.
+    pub async fn client(&self) -> Peer {
+        Peer::new(Box::new(TcpStream::connect(self.address).await.expect("the gauge listens")))
+    }
+
+    /// The next connection the gauge makes.
+    pub async fn upstream(&self) -> Peer {
+        let accepted = tokio::time::timeout(PATIENCE, self.upstream.accept()).await.expect("the gauge dials");
+        Peer::new(Box::new(accepted.expect("a connection").0) as BoxIo)
+    }
+
+    /// The record of the next finished exchange.
+    pub async fn record(&mut self) -> Observation {
+        let record = tokio::time::timeout(PATIENCE, self.records.recv()).await.expect("a record comes");
+        record.expect("the recorder is there")
+    }
+
+    /// Stops it while one exchange is under way, and gives that one's record.
+    pub async fn drained(mut self) -> Observation {
+        self.stop.drain();
+        let record = self.record().await;
+        self.finish().await;
+        record
+    }
+
+    /// Stops it; no record may be left and nothing under way.
+    pub async fn finish(mut self) {
+        self.stop.drain();
+        tokio::time::timeout(PATIENCE, &mut self.running).await.expect("it stops").expect("it does not panic");
+        assert!(self.records.try_recv().is_err(), "one exchange, one record");
+    }
+}
