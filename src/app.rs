@@ -162,6 +162,17 @@ impl Stop {
         self.stop.send_replace(true);
         self.now.send_replace(true);
     }
+
+    /// Ready once the end was asked for, draining or not.
+    pub async fn asked(&self) {
+        // The sender lives as long as `self`, so this does not fail.
+        let _ = self.stop.subscribe().wait_for(|stop| *stop).await;
+    }
+
+    /// Ready once what is under way is to be cut.
+    pub async fn cutting(&self) {
+        let _ = self.now.subscribe().wait_for(|now| *now).await;
+    }
 }
 
 impl App {

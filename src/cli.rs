@@ -136,7 +136,7 @@ impl RunArgs {
 /// Flags of `demo`.
 #[derive(Args, Clone, Debug)]
 pub struct DemoArgs {
-    /// End after so many seconds with a summary (`20`, or `90s`, `2min`) [default: run until interrupted]
+    /// End after so many seconds with a summary (`20`, or `90s`, `2min`) [default: until interrupted, or half a million requests]
     #[arg(long = "for", value_name = "SECONDS", value_parser = seconds)]
     pub duration: Option<Duration>,
 }

@@ -368,6 +368,7 @@ impl Exchange {
         }
         match cause {
             Cause::Ended if reads_events && !facts.finished() => (Outcome::Truncated, None),
+            Cause::Ended if self.observer.as_ref().is_some_and(Observer::is_half_read) => (Outcome::Truncated, None),
             Cause::Ended => (Outcome::Complete, None),
             Cause::Reset => (Outcome::UpstreamReset, None),
             Cause::TimedOut(limit) => (Outcome::UpstreamTimeout, Some(limit)),

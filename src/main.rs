@@ -9,6 +9,7 @@ use streamgauge::{
     app,
     cli::{self, Command, RunArgs},
     config::{Config, ConfigError},
+    demo, health, sim,
 };
 
 fn main() -> ExitCode {
@@ -23,9 +24,9 @@ fn main() -> ExitCode {
         Command::Run(arguments) => with_config(&arguments, app::main),
         Command::Check(arguments) => with_config(&arguments, |config| print(&config.effective_toml())),
         Command::Version => print(concat!("streamgauge ", env!("CARGO_PKG_VERSION"), "\n")),
-        Command::Demo(arguments) => streamgauge::demo::main(&arguments).map(|()| ExitCode::SUCCESS),
-        Command::Health(arguments) => streamgauge::health::ask(arguments.admin).map(|()| ExitCode::SUCCESS),
-        Command::Sim(arguments) => streamgauge::sim::main(&arguments).map(|()| ExitCode::SUCCESS),
+        Command::Demo(arguments) => demo::main(&arguments),
+        Command::Health(arguments) => health::ask(arguments.admin).map(|()| ExitCode::SUCCESS),
+        Command::Sim(arguments) => sim::main(&arguments),
     };
     done.unwrap_or_else(|error| {
         eprintln!("streamgauge: {error}");

@@ -102,6 +102,11 @@ impl Observer {
         }
     }
 
+    /// A plain document that has begun and not ended: if nothing more comes, half an answer.
+    pub fn is_half_read(&self) -> bool {
+        self.body == Body::Document && self.off.is_none() && self.reader.progress() == Progress::Open
+    }
+
     /// What the reply said so far.
     pub fn facts(&self) -> Facts {
         self.reader.facts()

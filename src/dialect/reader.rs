@@ -134,6 +134,11 @@ impl Reader {
         now
     }
 
+    /// How far the present document was read.
+    pub(super) const fn progress(&self) -> Progress {
+        self.scanner.progress()
+    }
+
     /// The free values of the event that just ended, if another one alike would say the same: it has output, and nothing
     /// in it was said that would have to be said again.
     pub(super) fn alike(&self) -> Option<&[Free]> {

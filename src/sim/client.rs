@@ -364,8 +364,19 @@ impl Lane {
     }
 }
 
-/// Runs all lanes until `limit` requests were sent or `stop` says true (or its sender is gone); requests that run at a stop
-/// are dropped at once, as by a client that leaves, and not shown. Shows each answer; gives the number of answers shown.
+/// How traffic is asked to end.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Halt {
+    /// It goes on.
+    No,
+    /// No more requests; those that run are read to their end.
+    AfterAnswers,
+    /// Requests that run are dropped, as by a client that leaves, and not shown.
+    Now,
+}
+
+/// Runs all lanes until `limit` requests were sent or `halt` asks for the end (its sender gone means [`Halt::Now`]). Shows
+/// each answer; gives the number of answers shown.
 ///
 /// # Cancel safety
 /// Dropping the future drops all requests.
@@ -374,10 +385,11 @@ pub async fn run(
     limit: u64,
     seed: u64,
     clock: Clock,
-    mut stop: watch::Receiver<bool>,
+    mut halt: watch::Receiver<Halt>,
     show: impl Fn(&Lane, Answer) + Send + Sync + 'static,
 ) -> u64 {
-    let shared = Arc::new(Shared { left: AtomicU64::new(limit), shown: AtomicU64::new(0), show, clock });
+    let (left, shown) = (AtomicU64::new(limit), AtomicU64::new(0));
+    let shared = Arc::new(Shared { left, shown, halt: halt.clone(), show, clock });
     let mut rng = Rng::with_seed(seed);
     let mut workers = JoinSet::new();
     for lane in lanes.into_iter().map(Arc::new) {
@@ -387,8 +399,8 @@ pub async fn run(
     }
     tokio::select! {
         () = async { while workers.join_next().await.is_some() {} } => {}
-        // An error means that nobody is left to say stop.
-        _ = stop.wait_for(|stop| *stop) => {}
+        // An error means that nobody is left to ask for the end.
+        _ = halt.wait_for(|halt| *halt == Halt::Now) => {}
     }
     workers.shutdown().await;
     shared.shown.load(Ordering::Relaxed)
@@ -398,6 +410,7 @@ struct Shared<F> {
     /// Requests that may still be sent.
     left: AtomicU64,
     shown: AtomicU64,
+    halt: watch::Receiver<Halt>,
     show: F,
     clock: Clock,
 }
@@ -406,7 +419,9 @@ impl<F: Fn(&Lane, Answer)> Shared<F> {
     /// One request of the lane; false if no more may be sent.
     async fn ask(&self, lane: &Lane, client: &mut Client) -> bool {
         let take = |left: u64| left.checked_sub(1);
-        if self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).is_err() {
+        if *self.halt.borrow() != Halt::No
+            || self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).is_err()
+        {
             return false;
         }
         let answer = client.ask(&lane.ask).await;
@@ -414,13 +429,19 @@ impl<F: Fn(&Lane, Answer)> Shared<F> {
         (self.show)(lane, answer);
         true
     }
+
+    /// Waits; false if the end was asked for meanwhile.
+    async fn pause(&self, span: Duration) -> bool {
+        let mut halt = self.halt.clone();
+        tokio::time::timeout(span, halt.wait_for(|halt| *halt != Halt::No)).await.is_err()
+    }
 }
 
 async fn work<F: Fn(&Lane, Answer) + Send + Sync + 'static>(lane: Arc<Lane>, shared: Arc<Shared<F>>, mut rng: Rng) {
     let mut clients = Vec::new();
     // Workers start spread over one pause, not all at once.
-    tokio::time::sleep(lane.pause.mul_f64(rng.f64())).await;
-    loop {
+    let mut span = lane.pause.mul_f64(rng.f64());
+    while shared.pause(span).await {
         clients.resize_with(lane.parallel, || Client::new(shared.clock));
         let mut round = JoinSet::new();
         for mut client in clients.drain(..) {
@@ -440,7 +461,7 @@ async fn work<F: Fn(&Lane, Answer) + Send + Sync + 'static>(lane: Arc<Lane>, sha
         if !go_on {
             return;
         }
-        tokio::time::sleep(lane.pause.mul_f64(-(1.0 - rng.f64()).ln())).await;
+        span = lane.pause.mul_f64(-(1.0 - rng.f64()).ln());
     }
 }
 

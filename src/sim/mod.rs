@@ -36,6 +36,7 @@
 
 mod body;
 pub mod client;
+mod command;
 mod io;
 mod log;
 mod profile;
@@ -44,7 +45,9 @@ mod server;
 mod timer;
 mod wire;
 
+pub(crate) use self::command::Curl;
 pub use self::{
+    command::main,
     log::{Log, Truth, unix_nanos},
     profile::Profile,
     server::Sim,
@@ -53,12 +56,3 @@ pub use self::{
 
 #[cfg(test)]
 mod tests;
-
-/// The command `sim`: one simulated provider until a signal ends it.
-///
-/// # Errors
-/// If the address can't be bound or the log can't be opened.
-pub fn main(arguments: &crate::cli::SimArgs) -> std::io::Result<()> {
-    let _ = arguments;
-    Ok(())
-}

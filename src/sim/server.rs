@@ -93,7 +93,23 @@ impl Sim {
     /// # Cancel safety
     /// Dropping the future stops at once.
     pub async fn stop(self) -> io::Result<()> {
-        self.end(Stop::Gracefully).await
+        self.stop_until(std::future::pending()).await
+    }
+
+    /// As [`Sim::stop`], but what still runs when `now` is ready is cut. The log is complete either way.
+    ///
+    /// # Errors
+    /// If the log could not be written.
+    ///
+    /// # Cancel safety
+    /// Dropping the future stops at once.
+    pub async fn stop_until(mut self, now: impl Future<Output = ()>) -> io::Result<()> {
+        self.stop.send_replace(Stop::Gracefully);
+        tokio::select! {
+            // The task only ends by returning; a panic in it has been reported by the runtime already.
+            _ = &mut self.accepting => self.close_log().await,
+            () = now => self.stop_now().await,
+        }
     }
 
     /// Closes the listener and every connection now, then closes the log.
@@ -103,14 +119,13 @@ impl Sim {
     ///
     /// # Cancel safety
     /// The connections are closed even if the future is dropped.
-    pub async fn stop_now(self) -> io::Result<()> {
-        self.end(Stop::Now).await
+    pub async fn stop_now(mut self) -> io::Result<()> {
+        self.stop.send_replace(Stop::Now);
+        let _ = (&mut self.accepting).await;
+        self.close_log().await
     }
 
-    async fn end(mut self, how: Stop) -> io::Result<()> {
-        self.stop.send_replace(how);
-        // The task only ends by returning; a panic in it has been reported by the runtime already.
-        let _ = (&mut self.accepting).await;
+    async fn close_log(mut self) -> io::Result<()> {
         match self.log.take() {
             Some(log) => log.close().await,
             None => Ok(()),

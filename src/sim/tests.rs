@@ -17,7 +17,7 @@ use tokio::{
 };
 
 use super::{
-    client::{Answer, Ask, Client, Ending, Lane, Target, run},
+    client::{Answer, Ask, Client, Ending, Halt, Lane, Target, run},
     *,
 };
 use crate::clock::Clock;
@@ -500,8 +500,8 @@ async fn traffic_is_bounded_by_count() {
     ];
     let statuses = Arc::new(Mutex::new(Vec::new()));
     let show = Arc::clone(&statuses);
-    let (_go_on, stop) = watch::channel(false);
-    let shown = run(lanes, 60, 9, bench.clock, stop, move |_, answer| show.lock().unwrap().push(answer.status)).await;
+    let (_go_on, halt) = watch::channel(Halt::No);
+    let shown = run(lanes, 60, 9, bench.clock, halt, move |_, answer| show.lock().unwrap().push(answer.status)).await;
     assert_eq!(shown, 60);
     let statuses = statuses.lock().unwrap().clone();
     assert!(statuses.contains(&Some(200)) && statuses.contains(&Some(429)));
@@ -514,13 +514,48 @@ async fn traffic_is_bounded_by_count() {
 async fn traffic_stops_at_once() {
     let bench = Bench::start(Profile { tokens_per_second: 0.1, ..quick() });
     let lane = Lane { pause: Duration::ZERO, ..Lane::agent_bursts(bench.ask(Protocol::Chat, &[]).target, 2) };
-    let (say_stop, stop) = watch::channel(false);
-    let traffic = tokio::spawn(run(vec![lane], u64::MAX, 1, bench.clock, stop, |_, answer| panic!("{answer:?}")));
+    let (ask_for, halt) = watch::channel(Halt::No);
+    let traffic = tokio::spawn(run(vec![lane], u64::MAX, 1, bench.clock, halt, |_, answer| panic!("{answer:?}")));
     // One more request proves that the server is up; then everything that runs is dropped.
     bench.client().ask(&bench.ask(Protocol::Chat, &[("x-sim-tps", "0")])).await;
-    say_stop.send_replace(true);
+    ask_for.send_replace(Halt::Now);
     assert_eq!(traffic.await.unwrap(), 0);
     bench.sim.stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn traffic_ends_with_its_answers() {
+    let bench = Bench::start(quick());
+    // Whoever pauses pauses for good, so that only the end that was asked for can end this.
+    let lane = Lane { pause: Duration::ZERO, ..Lane::chat(bench.ask(Protocol::Chat, &[]).target, 2) };
+    let idle = Lane { pause: Duration::from_secs(1 << 32), ..lane.clone() };
+    let (ask_for, halt) = watch::channel(Halt::No);
+    let (seen, mut answers) = tokio::sync::mpsc::channel(4096);
+    let show = move |_: &Lane, answer: Answer| seen.try_send(answer.ending).unwrap();
+    let traffic = tokio::spawn(run(vec![lane, idle], u64::MAX, 1, bench.clock, halt, show));
+    answers.recv().await.unwrap();
+    ask_for.send_replace(Halt::AfterAnswers);
+    let shown = traffic.await.unwrap();
+    let mut endings = vec![Ending::Complete];
+    while let Some(ending) = answers.recv().await {
+        endings.push(ending);
+    }
+    assert_eq!(endings, vec![Ending::Complete; endings.len()]);
+    assert_eq!((shown, bench.truth().await.len()), (endings.len() as u64, endings.len()));
+}
+
+#[tokio::test]
+async fn a_graceful_stop_can_be_cut_short() {
+    let bench = Bench::start(Profile { tokens_per_second: 0.001, ..quick() });
+    let (mut client, ask) = (bench.client(), bench.ask(Protocol::Chat, &[]));
+    let (begun, first) = tokio::sync::oneshot::channel::<()>();
+    let mut begun = Some(begun);
+    let answer = tokio::spawn(async move { client.ask_with(&ask, |_| drop(begun.take())).await });
+    // An error is what a dropped sender gives: the stream has begun.
+    assert!(first.await.is_err());
+    bench.sim.stop_until(async {}).await.unwrap();
+    assert_eq!(answer.await.unwrap().ending, Ending::Cut);
+    assert_eq!(bench.lines.read().len(), 1);
 }
 
 #[tokio::test]

@@ -21,7 +21,7 @@ const FLOORS: [&[&str]; 8] = [
 ];
 
 /// Who may know whom on its own floor: the right one never knows the left one.
-const NEIGHBOURS: [(&str, &str); 16] = [
+const NEIGHBOURS: [(&str, &str); 17] = [
     // The door to the sinks knows the sinks.
     ("record", "metrics"),
     ("record", "access_log"),
@@ -37,6 +37,7 @@ const NEIGHBOURS: [(&str, &str); 16] = [
     ("demo", "app"),
     ("demo", "sim"),
     ("demo", "cli"),
+    ("sim", "app"),
     ("sim", "cli"),
     ("main", "app"),
     ("main", "cli"),

@@ -77,6 +77,19 @@ fn without_a_content_type_the_first_byte_says_it() {
 }
 
 #[test]
+fn half_a_document_is_told_from_a_whole_one_and_from_none() {
+    let json = [("content-type", "application/json")];
+    for (body, half) in [("", false), (" \n", false), ("{\"a\":[1", true), ("{\"a\":[1]}\n", false), ("oops", false)] {
+        let mut observer = observer(Dialect::OpenAiChat, &json);
+        assert_eq!(signals(&mut observer, &[body.as_bytes()]), []);
+        assert_eq!(observer.is_half_read(), half, "{body:?}");
+    }
+    let mut events = stream(Dialect::OpenAiChat);
+    signals(&mut events, &[b"data: {\"a\":[1"]);
+    assert!(!events.is_half_read(), "a stream has its own end");
+}
+
+#[test]
 fn what_is_compressed_is_not_read() {
     let sse = ("content-type", "text/event-stream");
     let mut squeezed = observer(Dialect::Anthropic, &[sse, ("content-encoding", "gzip")]);
