@@ -102,7 +102,9 @@ struct Walk {
     upstream: MeteredIo,
     client: MeteredIo,
     clock: Clock,
-    plain: Bytes,
+    stats: Arc<ConnStats>,
+    events: [Bytes; 16],
+    next: usize,
 }
 
 impl Walk {
@@ -139,10 +141,10 @@ impl Walk {
         let upstream = Arc::new(ConnStats::default());
         let source = MeteredIo::new(Box::new(Sink), Arc::clone(&upstream), clock, StampWrites::Before);
         let events = WORDS.map(|word| Bytes::from(event.replacen("{}", word, 1)));
-        let plain = events[0].clone();
         let open = Open::new(exchange, shared, downstream);
-        let tap = ResponseTap::new(Endless { events, next: 0 }, open, upstream, None, None);
-        Self { tap, upstream: source, client, clock, plain }
+        let endless = Endless { events: events.clone(), next: 0 };
+        let tap = ResponseTap::new(endless, open, Arc::clone(&upstream), None, None);
+        Self { tap, upstream: source, client, clock, stats: upstream, events, next: 0 }
     }
 
     /// As hyper does it: a read, a frame from the tap, written and flushed, before the next one is asked for.
@@ -151,11 +153,15 @@ impl Walk {
         let mut byte = [0];
         for _ in 0..events {
             let _ = Pin::new(&mut self.upstream).poll_read(&mut cx, &mut ReadBuf::new(&mut byte));
+            // The read put the event where it lies.
+            let event = &self.events[self.next % self.events.len()];
+            self.stats.reads().push(event, self.stats.last_read());
+            self.next += usize::from(tapped);
             let bytes = if tapped {
                 let Poll::Ready(Some(Ok(frame))) = Pin::new(&mut self.tap).poll_frame(&mut cx) else { return };
                 frame.into_data().unwrap_or_default()
             } else {
-                self.plain.clone()
+                event.clone()
             };
             let _ = Pin::new(&mut self.client).poll_write(&mut cx, &bytes);
             let _ = Pin::new(&mut self.client).poll_flush(&mut cx);
@@ -199,8 +205,9 @@ impl Body for Endless {
     type Error = io::Error;
 
     fn poll_frame(mut self: Pin<&mut Self>, _cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, io::Error>>> {
+        let event = self.events[self.next % self.events.len()].clone();
         self.next += 1;
-        Poll::Ready(Some(Ok(Frame::data(self.events[self.next % self.events.len()].clone()))))
+        Poll::Ready(Some(Ok(Frame::data(event))))
     }
 }
 

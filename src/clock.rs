@@ -15,6 +15,9 @@ use std::{
 pub struct Stamp(NonZeroU64);
 
 impl Stamp {
+    /// The clock's beginning, before every other stamp.
+    pub const ORIGIN: Self = Self(NonZeroU64::MIN);
+
     /// The stamp `nanos` nanoseconds after the origin; absent for 0.
     pub const fn from_nanos(nanos: u64) -> Option<Self> {
         match NonZeroU64::new(nanos) {

@@ -93,7 +93,7 @@ impl Exchange {
             exemplar,
             pair: None,
             observer: None,
-            undelivered: Undelivered::default(),
+            undelivered: Undelivered::none(),
             output_seen: Kinds::NONE,
             marked,
             answered: None,
@@ -209,7 +209,7 @@ impl Exchange {
         let Some(observer) = &mut self.observer else { return };
         let mut batch = Batch::new(arrival, &mut self.seen, self.pair.as_deref());
         observer.read(bytes, &mut |signal| batch.event(signal));
-        let said = batch.said;
+        let said = batch.said();
         // Where the head did not say what the body is, its first byte did.
         self.seen.stream = observer.is_stream();
         self.events(arrival, said, pending);
@@ -225,11 +225,12 @@ impl Exchange {
         let Some(observer) = &mut self.observer else { return };
         let mut batch = Batch::new(arrival, &mut self.seen, self.pair.as_deref());
         observer.end(&mut |signal| batch.event(signal));
-        let said = batch.said;
+        let said = batch.said();
         self.events(arrival, said, pending);
     }
 
     /// Books what one frame completed.
+    #[inline]
     fn events(&mut self, arrival: Stamp, said: Said, pending: Nanos) {
         let Self { seen, pair, undelivered, output_seen, upload, exemplar, .. } = self;
         if said.events == 0 || !seen.stream {
@@ -386,6 +387,8 @@ struct Batch<'a> {
     pair: Option<&'a Pair>,
     /// Gaps no longer are the provider's.
     tainted: bool,
+    /// Coalesced events before.
+    coalesced: u64,
     said: Said,
 }
 
@@ -400,8 +403,12 @@ struct Said {
 
 impl<'a> Batch<'a> {
     fn new(arrival: Stamp, seen: &'a mut Observation, pair: Option<&'a Pair>) -> Self {
-        let tainted = seen.flags.tainted;
-        Self { arrival, cadence: &mut seen.cadence, pair, tainted, said: Said::default() }
+        let (tainted, coalesced) = (seen.flags.tainted, seen.cadence.coalesced());
+        Self { arrival, cadence: &mut seen.cadence, pair, tainted, coalesced, said: Said::default() }
+    }
+
+    fn said(&self) -> Said {
+        Said { coalesced: self.cadence.coalesced() - self.coalesced, ..self.said }
     }
 
     #[inline]
@@ -411,11 +418,9 @@ impl<'a> Batch<'a> {
             return;
         }
         self.said.kinds |= signal.output;
-        let coalesced = self.cadence.coalesced();
+        self.said.outputs += 1;
         let cadence = &mut *self.cadence;
         let gap = if self.tainted { cadence.unobserved(self.arrival) } else { cadence.output(self.arrival) };
-        self.said.outputs += 1;
-        self.said.coalesced += self.cadence.coalesced() - coalesced;
         if let (Some(gap), Some(pair)) = (gap, self.pair) {
             pair.gap(gap);
         }
@@ -424,10 +429,10 @@ impl<'a> Batch<'a> {
 
 /// Output events handed on and not departed yet: usually those of one read. While a write is pending more may queue
 /// up; beyond the eighth batch they join the newest, whose waiting is subtracted anyway.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Undelivered {
     held: usize,
-    batches: [Option<Waiting>; 8],
+    batches: [Waiting; 8],
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -438,20 +443,24 @@ struct Waiting {
 }
 
 impl Undelivered {
+    const fn none() -> Self {
+        Self { held: 0, batches: [Waiting { arrival: Stamp::ORIGIN, events: 0, pending: Nanos::ZERO }; 8] }
+    }
+
     fn push(&mut self, arrival: Stamp, events: u64, pending: Nanos) {
         let full = self.held == self.batches.len();
-        if let Some(Some(newest)) = self.batches[..self.held].last_mut()
+        if let Some(newest) = self.batches[..self.held].last_mut()
             && (newest.arrival == arrival || full)
         {
             newest.events += events;
             return;
         }
-        self.batches[self.held] = Some(Waiting { arrival, events, pending });
+        self.batches[self.held] = Waiting { arrival, events, pending };
         self.held += 1;
     }
 
-    fn take(&mut self) -> impl Iterator<Item = Waiting> + use<'_> {
+    fn take(&mut self) -> &[Waiting] {
         let held = std::mem::take(&mut self.held);
-        self.batches[..held].iter().copied().flatten()
+        &self.batches[..held]
     }
 }

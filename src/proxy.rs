@@ -5,6 +5,7 @@ mod own;
 use std::{
     convert::Infallible,
     fmt,
+    pin::pin,
     sync::{
         Arc, OnceLock,
         atomic::{AtomicU64, Ordering},
@@ -30,7 +31,9 @@ use crate::{
     observation::{ExchangeId, Limit, Observation, Outcome},
     record::{Marked, Recorder, UpstreamHandles},
     route::{RouteTable, upstream_path},
-    tap::{BodyLimits, Continue, Departing, Downstream, Open, RequestParts, RequestTap, ResponseTap, Shared},
+    tap::{
+        BodyLimits, Continue, Departing, Downstream, Open, RequestBody, RequestParts, RequestTap, ResponseTap, Shared,
+    },
     timeline::Timeline,
     tunnel,
     upload::Upload,
@@ -51,7 +54,7 @@ pub struct Gateway {
 struct Provider {
     config: Arc<Upstream>,
     handles: Arc<UpstreamHandles>,
-    pool: Arc<Pool<RequestTap>>,
+    pool: Arc<Pool<RequestBody>>,
 }
 
 impl fmt::Debug for Gateway {
@@ -250,11 +253,11 @@ impl Gateway {
         &self,
         provider: &Provider,
         path: &PathAndQuery,
-        mut request: Request<RequestTap>,
+        mut request: Request<RequestBody>,
         http1_only: bool,
         open: &mut Open,
         total_at: Option<tokio::time::Instant>,
-    ) -> Result<(Response<Incoming>, Lease<RequestTap>), Failure> {
+    ) -> Result<(Response<Incoming>, Lease<RequestBody>), Failure> {
         let clock = self.shared.clock;
         let mut fresh = false;
         loop {
@@ -262,7 +265,9 @@ impl Gateway {
             if let Some(exchange) = open.exchange() {
                 exchange.attempt(clock.now(), &dialled);
             }
-            let acquire = provider.pool.acquire(Wanted { http1_only, fresh }, &dialled);
+            // Pinned here, so that the futures around them don't hold them a second time: an exchange's future stays as
+            // long as its connection.
+            let acquire = pin!(provider.pool.acquire(Wanted { http1_only, fresh }, &dialled));
             let mut lease = match within(total_at, acquire).await {
                 Some(Ok(lease)) => lease,
                 Some(Err(error)) => {
@@ -297,14 +302,16 @@ impl Gateway {
             open.departs(departing);
 
             let upload = open.exchange().map(|exchange| Arc::clone(exchange.upload()));
-            let answer = async {
-                match &mut lease.sender {
-                    Sender::Http1(sender) => sender.try_send_request(request).await,
-                    Sender::Http2(sender) => sender.try_send_request(request).await,
-                }
+            let answer = {
+                let answer = pin!(async {
+                    match &mut lease.sender {
+                        Sender::Http1(sender) => sender.try_send_request(request).await,
+                        Sender::Http2(sender) => sender.try_send_request(request).await,
+                    }
+                });
+                let answer = head_within(provider.config.limits.head, upload.as_deref(), clock, answer);
+                within(total_at, answer).await.unwrap_or(Err(Unanswered::Limit(Limit::Total)))
             };
-            let answer = head_within(provider.config.limits.head, upload.as_deref(), clock, answer);
-            let answer = within(total_at, answer).await.unwrap_or(Err(Unanswered::Limit(Limit::Total)));
             let unanswered = match answer {
                 Ok(response) => {
                     provider.handles.attempt("ok");
@@ -337,7 +344,7 @@ impl Gateway {
         body: Incoming,
         client: Option<OnUpgrade>,
         mut open: Open,
-        lease: Lease<RequestTap>,
+        lease: Lease<RequestBody>,
     ) -> Response<ResponseTap> {
         let Some(client) = client else { return answer(open, own::switched_unasked()) };
         if let Some(exchange) = open.exchange() {
@@ -406,7 +413,7 @@ fn head_arrival(stats: &ConnStats, version: Version, headers: &HeaderMap) -> Opt
 }
 
 /// 1xx answers have no way to the client but the 100, which opens the request's body.
-fn watch_informational(request: &mut Request<RequestTap>, gate: &Arc<Continue>) {
+fn watch_informational(request: &mut Request<RequestBody>, gate: &Arc<Continue>) {
     let gate = Arc::clone(gate);
     hyper::ext::on_informational(request, move |response| {
         if response.status() == StatusCode::CONTINUE {

@@ -47,7 +47,8 @@ impl Server {
         let plain: BoxIo = match tls {
             None => Box::new(metered),
             Some(config) => {
-                let accept = TlsAcceptor::from(config).accept(metered);
+                // Boxed, to be gone after it: every connection's task would be larger by a KiB, TLS or not.
+                let accept = Box::pin(TlsAcceptor::from(config).accept(metered));
                 match tokio::time::timeout(gateway.limits().header_read, accept).await {
                     Ok(Ok(stream)) => Box::new(stream),
                     Ok(Err(error)) => return tracing::debug!(%error, "a client's TLS handshake failed"),
@@ -58,7 +59,9 @@ impl Server {
         let io = TokioIo::new(TracedIo::new(plain, Arc::clone(&stats)));
         let service = service_fn(|request| {
             let (gateway, downstream) = (Arc::clone(gateway), Arc::clone(&downstream));
-            async move { gateway.call(downstream, request).await }
+            // Boxed, to be gone once the head is there: hyper keeps the room of a service's future (4 KiB) as long as the
+            // connection lives.
+            Box::pin(async move { gateway.call(downstream, request).await })
         });
         let mut connection = std::pin::pin!(self.http.serve_connection_with_upgrades(io, service));
         let ended = tokio::select! {

@@ -23,7 +23,7 @@ use tokio::time::Sleep;
 
 pub use self::{
     books::{Departing, Downstream, Open, Shared},
-    request::{Continue, RequestParts, RequestTap},
+    request::{Continue, RequestBody, RequestParts, RequestTap},
 };
 use crate::{
     clock::{Nanos, Stamp},
@@ -42,7 +42,7 @@ pub type BodyError = Box<dyn std::error::Error + Send + Sync>;
 pub struct ResponseTap<B = Incoming> {
     source: Source<B>,
     open: Option<Open>,
-    lease: Option<Lease<RequestTap>>,
+    lease: Option<Lease<RequestBody>>,
     upstream: Option<Arc<ConnStats>>,
     flushes: u32,
     stalls: u32,
@@ -113,7 +113,7 @@ impl<B: Body<Data = Bytes>> ResponseTap<B> {
         inner: B,
         open: Open,
         stats: Arc<ConnStats>,
-        lease: Option<Lease<RequestTap>>,
+        lease: Option<Lease<RequestBody>>,
         limits: Option<Box<BodyLimits>>,
     ) -> Self {
         let client = &open.downstream.stats;

@@ -2,6 +2,8 @@
 //!
 //! The formulas over these marks stand in [`crate::observation`] and nowhere else.
 
+use std::ops::Range;
+
 use crate::clock::{Nanos, Stamp};
 
 /// The marks of one exchange. Each is set once; absent means that it never happened.
@@ -136,7 +138,9 @@ pub struct Cadence {
     spread: Option<Box<[u32; SPREAD]>>,
 }
 
-const SPREAD: usize = 40 * 8;
+/// From a microsecond, below which two arrivals are as good as one, to two minutes.
+const OCTAVES: Range<u32> = 10..37;
+const SPREAD: usize = (OCTAVES.end - OCTAVES.start) as usize * 8;
 
 impl Cadence {
     /// An output event arrived. Returns the gap since the one before, unless there was none or both share a stamp
@@ -200,14 +204,14 @@ impl Cadence {
 
 #[expect(clippy::cast_possible_truncation, reason = "bounded by SPREAD")]
 fn bucket(nanos: u64) -> usize {
-    let nanos = nanos.max(8);
+    let nanos = nanos.max(1 << OCTAVES.start);
     let octave = nanos.ilog2();
     let step = (nanos >> (octave - 3)) & 7;
-    ((u64::from(octave - 3) * 8 + step) as usize).min(SPREAD - 1)
+    ((u64::from(octave - OCTAVES.start) * 8 + step) as usize).min(SPREAD - 1)
 }
 
 fn bucket_start(index: usize) -> u64 {
-    let (octave, step) = (index / 8 + 3, (index % 8) as u64);
+    let (octave, step) = (index / 8 + OCTAVES.start as usize, (index % 8) as u64);
     (8 + step) << (octave - 3)
 }
 
@@ -254,7 +258,7 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn buckets_hold_their_values(nanos in 8_u64..1 << 42) {
+        fn buckets_hold_their_values(nanos in 1_u64 << OCTAVES.start..1 << OCTAVES.end) {
             let index = bucket(nanos);
             proptest::prop_assert!(bucket_start(index) <= nanos && nanos < bucket_start(index + 1));
         }

@@ -9,7 +9,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use crate::{
     clock::{Clock, Nanos},
     exchange::Cause,
-    tap::{Open, RequestTap},
+    tap::{Open, RequestBody},
     upstream::Lease,
 };
 
@@ -17,7 +17,7 @@ use crate::{
 ///
 /// # Cancel safety
 /// Dropping the future closes both connections and books the exchange.
-pub async fn run(client: OnUpgrade, upstream: OnUpgrade, mut open: Open, lease: Lease<RequestTap>, clock: Clock) {
+pub async fn run(client: OnUpgrade, upstream: OnUpgrade, mut open: Open, lease: Lease<RequestBody>, clock: Clock) {
     let (up, down) = (AtomicU64::new(0), AtomicU64::new(0));
     let cause = match tokio::try_join!(client, upstream) {
         Ok((client, upstream)) => carry(client, upstream, &up, &down).await,

@@ -28,18 +28,56 @@ pub(super) fn quote_or_escape(bytes: &[u8]) -> Option<usize> {
 /// Where the first `"`, `\` or control character (line ends are among them) stands; absent if there is none.
 #[inline]
 pub(super) fn quote_escape_or_control(bytes: &[u8]) -> Option<usize> {
+    // Most tokens end within the first word.
     let mut at = 0;
-    while let Some(word) = word(bytes, at) {
-        // With one bit turned, the quote is just above the controls and all else above it.
-        let turned = word ^ (ONES * 2);
-        let quotes_or_controls = turned.wrapping_sub(ONES * 0x21) & !turned & HIGHS;
-        let found = quotes_or_controls | zeros(word ^ ESCAPES);
+    if let Some(word) = bytes.first_chunk::<8>() {
+        let found = specials(word);
+        if found != 0 {
+            return Some(first(found));
+        }
+        at = 8;
+    }
+    // Two words at a time: which of them has it matters only at the end.
+    while let Some(pair) = bytes.get(at..).and_then(<[u8]>::first_chunk::<16>) {
+        let (low, high) = pair.split_at(8);
+        let (low, high) = (specials(low), specials(high));
+        if low | high != 0 {
+            return Some(at + if low != 0 { first(low) } else { 8 + first(high) });
+        }
+        at += 16;
+    }
+    if let Some(word) = bytes.get(at..at + 8) {
+        let found = specials(word);
         if found != 0 {
             return Some(at + first(found));
         }
         at += 8;
     }
     bytes[at..].iter().position(|&byte| byte == b'"' || byte == b'\\' || byte < b' ').map(|index| at + index)
+}
+
+/// A bit in the first of eight bytes that is a quote, an escape or a control (bits above it may be wrong by a carry).
+#[inline]
+fn specials(bytes: &[u8]) -> u64 {
+    let word = word(bytes, 0).unwrap_or_default();
+    // With one bit turned, the quote is just above the controls and all else above it.
+    let turned = word ^ (ONES * 2);
+    let quotes_or_controls = turned.wrapping_sub(ONES * 0x21) & !turned & HIGHS;
+    quotes_or_controls | zeros(word ^ ESCAPES)
+}
+
+/// How many spaces `bytes` begin with.
+#[inline]
+pub(super) fn spaces(bytes: &[u8]) -> usize {
+    let mut at = 0;
+    while let Some(word) = word(bytes, at) {
+        let other = word ^ (ONES * 0x20);
+        if other != 0 {
+            return at + first(other);
+        }
+        at += 8;
+    }
+    at + bytes[at..].iter().take_while(|&&byte| byte == b' ').count()
 }
 
 /// How many bytes `a` and `b` begin with in common.

@@ -6,7 +6,7 @@
 //! (they are never empty) whether there is one. Numbers that were asked for are given out again.
 
 use super::{
-    bytes::{common_prefix, quote_escape_or_control},
+    bytes::{common_prefix, quote_escape_or_control, spaces},
     json::{FREE, Free, FreeKind, NO_FREE},
 };
 
@@ -102,7 +102,7 @@ impl Twin {
                     told(field, &rest[..len]);
                     len
                 }
-                FreeKind::Padding => rest.iter().take_while(|&&byte| byte == b' ').count(),
+                FreeKind::Padding => spaces(rest),
             };
             theirs += len;
             mine = usize::from(value.end);

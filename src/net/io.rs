@@ -129,6 +129,7 @@ impl ConnStats {
     }
 
     /// How long writes were pending, all in all, up to `until`, which may lie in the near past.
+    #[inline]
     pub fn pending_until(&self, until: Stamp) -> Nanos {
         self.pending.until(until)
     }

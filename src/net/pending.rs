@@ -7,12 +7,12 @@ use std::{
     collections::VecDeque,
     sync::{
         Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, AtomicU32, Ordering},
+        atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering},
     },
 };
 
 use crate::{
-    clock::{Nanos, Stamp},
+    clock::{AtomicStamp, Nanos, Stamp},
     timeline::Interval,
 };
 
@@ -23,12 +23,14 @@ pub const STALL: Nanos = Nanos(10_000_000);
 /// has the steps before them counted as if they had come before the arrival.
 const REMEMBERED: usize = 16;
 
-/// The pending writes of one connection. One writer. Most connections never block, so the lock is behind a flag that
-/// they never raise.
+/// The pending writes of one connection. One writer. The lock is for questions about the time before the last span's
+/// end only: most connections never block, and those that did are asked about what came after.
 #[derive(Debug, Default)]
 pub(super) struct Pending {
-    ever: AtomicBool,
     blocked: AtomicBool,
+    /// End of the last span, and how long all spans were until then.
+    ended: AtomicStamp,
+    total: AtomicU64,
     stalls: AtomicU32,
     spans: Mutex<Spans>,
 }
@@ -44,7 +46,6 @@ impl Pending {
     /// A write was not taken at `now`.
     pub(super) fn blocked(&self, now: Stamp) {
         self.spans().since.get_or_insert(now);
-        self.ever.store(true, Ordering::Release);
         self.blocked.store(true, Ordering::Release);
     }
 
@@ -53,11 +54,14 @@ impl Pending {
         if !self.is_blocked() {
             return;
         }
-        self.blocked.store(false, Ordering::Release);
         let mut spans = self.spans();
         let Some(start) = spans.since.take() else { return };
         let span = Interval { start, end: now };
         spans.total += span.span();
+        // In this order: who sees that nothing is blocked sees the total, and the end that tells whether it fits.
+        self.total.store(spans.total.0, Ordering::Release);
+        self.ended.store(Some(now));
+        self.blocked.store(false, Ordering::Release);
         if spans.last.len() == REMEMBERED {
             spans.last.pop_front();
         }
@@ -73,10 +77,19 @@ impl Pending {
     }
 
     /// How long writes were pending, all in all, up to `until`.
+    #[inline]
     pub(super) fn until(&self, until: Stamp) -> Nanos {
-        if !self.ever.load(Ordering::Acquire) {
-            return Nanos::ZERO;
+        if !self.is_blocked() {
+            let total = Nanos(self.total.load(Ordering::Acquire));
+            if self.ended.load().is_none_or(|ended| ended <= until) {
+                return total;
+            }
         }
+        self.looked_up(until)
+    }
+
+    #[cold]
+    fn looked_up(&self, until: Stamp) -> Nanos {
         let spans = self.spans();
         let current = spans.since.map_or(Nanos::ZERO, |since| until.since(since));
         let later = spans.last.iter().map(|span| span.end.since(span.start.max(until)));

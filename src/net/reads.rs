@@ -58,7 +58,8 @@ impl Reads {
         None
     }
 
-    fn push(&self, bytes: &[u8], stamp: Option<Stamp>) {
+    /// A read has put these bytes where they lie.
+    pub fn push(&self, bytes: &[u8], stamp: Option<Stamp>) {
         let next = self.newest.load(Ordering::Relaxed).wrapping_add(1);
         let slot = &self.slots[(next % REMEMBERED) as usize];
         let start = bytes.as_ptr().addr();

@@ -42,6 +42,10 @@ pub struct RequestTap {
     to_http1: bool,
 }
 
+/// A request's body as it is sent. Boxed, since the channel into each upstream connection has room for 32 requests laid
+/// out from the start: what a request does not carry is saved 32 times.
+pub type RequestBody = Box<RequestTap>;
+
 /// What a [`RequestTap`] is made of.
 pub struct RequestParts<'a> {
     /// The exchange's way up.
@@ -66,9 +70,9 @@ pub struct RequestParts<'a> {
 
 impl RequestTap {
     /// Taps a request's body. One that is empty has ended here.
-    pub fn new(inner: Incoming, clock: Clock, parts: RequestParts<'_>) -> Self {
+    pub fn new(inner: Incoming, clock: Clock, parts: RequestParts<'_>) -> RequestBody {
         let gate = parts.gate.map(|open| Gate { open, waiting: None });
-        let mut tap = Self {
+        let mut tap = Box::new(Self {
             inner,
             upload: Arc::clone(parts.upload),
             scan: Some(Box::new(parts.scan)),
@@ -82,7 +86,7 @@ impl RequestTap {
             gate,
             http2: parts.http2,
             to_http1: false,
-        };
+        });
         if tap.inner.is_end_stream() {
             tap.gate = None;
             tap.ended(parts.request_head);

@@ -196,11 +196,12 @@ where
                 Some(lease) if !wanted.fresh => lease,
                 _ => {
                     let waited = self.clock.now().since(started);
-                    self.dial(wanted, turn.saturating_sub(waited.into()), dialled).await?
+                    Box::pin(self.dial(wanted, turn.saturating_sub(waited.into()), dialled)).await?
                 }
             }
         } else {
-            self.dial(wanted, self.limits.connect, dialled).await?
+            // Boxed: a dial is rare, and its future would make every exchange's larger by 2.6 KiB.
+            Box::pin(self.dial(wanted, self.limits.connect, dialled)).await?
         };
         Ok(Lease { _permit: permit, ..lease })
     }
