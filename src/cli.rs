@@ -27,19 +27,26 @@ pub fn parse_from(arguments: impl IntoIterator<Item = impl Into<OsString> + Clon
 /// What the program is asked to do.
 #[derive(Subcommand, Clone, Debug)]
 pub enum Command {
-    /// Run the proxy (the default: `streamgauge --upstream URL` is enough)
+    /// Run the proxy; also what happens without a command (`streamgauge --upstream URL`)
     #[command(after_help = RUN_EXAMPLES)]
     Run(RunArgs),
-    /// Check a configuration and print what it comes to, as TOML, without running it
+    /// Check a configuration and print all of it, defaults filled in, without running it
     ///
-    /// Takes the flags of `run`, so that it shows what `run` would do with them. Exits with 64 if there is a fault, and
-    /// names each one's key, value and line.
+    /// Prints TOML, which is a configuration again. Takes the flags of `run`, and so shows what `run` would do with them. If
+    /// there is a fault it exits with 64, and names the key, value and line of each.
     #[command(after_help = CHECK_EXAMPLES)]
     Check(RunArgs),
-    /// Show it all at once: simulated providers, the proxy, traffic, and a live table. No key needed
+    /// See it work: simulated providers, the proxy before them, traffic, and a live table. No key needed
+    ///
+    /// Everything runs in this process, on loopback. The table is read from /metrics. At the end a summary compares the
+    /// percentiles of /metrics with those of the raw records; if they disagree, it exits with 1.
     #[command(after_help = DEMO_EXAMPLES)]
     Demo(DemoArgs),
-    /// Run one simulated provider, with the timing you set
+    /// Run one simulated provider, with the timing and the faults you set
+    ///
+    /// It speaks OpenAI chat completions (/v1/chat/completions), OpenAI responses (/v1/responses) and Anthropic messages
+    /// (/v1/messages), streamed and plain. A request may ask for something else than the flags by headers, such as
+    /// `x-sim-ttft-ms: 500`, `x-sim-tps: 20`, `x-sim-tokens: 50`, `x-sim-stall: 10@2s` or `x-sim-fail: cut@10`.
     #[command(after_help = SIM_EXAMPLES)]
     Sim(SimArgs),
     /// Ask a running gauge whether it takes requests: exits with 0 if so, else 1 and says why
@@ -57,22 +64,22 @@ pub struct RunArgs {
     /// Where clients connect; repeat it for more addresses [default: 127.0.0.1:8080]
     #[arg(long, value_name = "ADDR", env = "STREAMGAUGE_LISTEN", hide_env_values = true, value_delimiter = ',')]
     pub listen: Vec<String>,
-    /// Where clients connect by TLS; without `--listen` the only address
+    /// Where clients connect by TLS; replaces the default address, not one given by `--listen`
     #[arg(long, value_name = "ADDR", env = "STREAMGAUGE_TLS_LISTEN", hide_env_values = true)]
     pub tls_listen: Option<String>,
-    /// Certificate chain for `--tls-listen`, PEM, leaf first
+    /// Certificate for `--tls-listen`, PEM, with its chain behind it
     #[arg(long, value_name = "FILE", env = "STREAMGAUGE_TLS_CERT", hide_env_values = true)]
     pub tls_cert: Option<String>,
     /// Private key for `--tls-listen`, PEM
     #[arg(long, value_name = "FILE", env = "STREAMGAUGE_TLS_KEY", hide_env_values = true)]
     pub tls_key: Option<String>,
-    /// Worker threads [default: one per core]
+    /// Threads that carry the traffic [default: one per core]
     #[arg(long, value_name = "N", env = "STREAMGAUGE_WORKERS", hide_env_values = true)]
     pub workers: Option<String>,
-    /// The provider; one alone serves every path, several (repeat it) each the paths under /NAME, which is taken off
+    /// The provider requests go to. Repeat it for several: each then gets the requests under /NAME, without that prefix
     ///
-    /// A path in the URL is put before the path of each request. NAME becomes the `upstream` label; one alone is named
-    /// after its host if it has none. Replaces the upstreams and routes of the file.
+    /// A path in the URL is put before the path of each request. NAME is the `upstream` label in metrics and records; a
+    /// single provider may do without, and is called by its host then. Replaces the upstreams and routes of the file.
     #[arg(
         long,
         value_name = "[NAME=]URL",
@@ -87,7 +94,7 @@ pub struct RunArgs {
     /// Configuration file, TOML [default: none, flags are enough]
     #[arg(long, value_name = "FILE", env = "STREAMGAUGE_CONFIG", hide_env_values = true)]
     pub config: Option<PathBuf>,
-    /// Append one JSON object per exchange to FILE, or write it to standard output with `-` [default: none]
+    /// Append one JSON object per request, once it has ended, to FILE; `-` is standard output [default: none]
     #[arg(
         long,
         value_name = "FILE",
@@ -96,7 +103,7 @@ pub struct RunArgs {
         allow_hyphen_values = true
     )]
     pub access_log: Option<String>,
-    /// How much the gauge says of itself on standard error: off, error, warn, info, debug, trace [default: info]
+    /// The gauge's own messages on standard error: off, error, warn, info, debug, trace [default: info]
     #[arg(long, value_name = "LEVEL", env = "STREAMGAUGE_LOG_LEVEL", hide_env_values = true)]
     pub log_level: Option<String>,
 }
@@ -136,7 +143,7 @@ impl RunArgs {
 /// Flags of `demo`.
 #[derive(Args, Clone, Debug)]
 pub struct DemoArgs {
-    /// End after so many seconds with a summary (`20`, or `90s`, `2min`) [default: until interrupted, or half a million requests]
+    /// End after so many seconds (`20`, or `90s`, `2min`) [default: at Ctrl-C, or after half a million requests]
     #[arg(long = "for", value_name = "SECONDS", value_parser = seconds)]
     pub duration: Option<Duration>,
 }
@@ -145,59 +152,65 @@ pub struct DemoArgs {
 #[derive(Args, Clone, Debug)]
 pub struct SimArgs {
     /// Where it listens; port 0 lets the system choose
-    #[arg(long, value_name = "ADDR", env = "STREAMGAUGE_SIM_LISTEN", default_value = "127.0.0.1:9000")]
+    #[arg(
+        long,
+        value_name = "ADDR",
+        env = "STREAMGAUGE_SIM_LISTEN",
+        hide_env_values = true,
+        default_value = "127.0.0.1:9000"
+    )]
     pub listen: SocketAddr,
     /// Write the ground truth to FILE: per request, when its last byte came and when each event left [default: none]
-    #[arg(long, value_name = "FILE", env = "STREAMGAUGE_SIM_LOG")]
+    #[arg(long, value_name = "FILE", env = "STREAMGAUGE_SIM_LOG", hide_env_values = true)]
     pub log: Option<PathBuf>,
     /// Time from the request's last byte to the first output event
-    #[arg(long, value_name = "DURATION", env = "STREAMGAUGE_SIM_TTFT", default_value = "200ms", value_parser = duration)]
+    #[arg(long, value_name = "DURATION", env = "STREAMGAUGE_SIM_TTFT", hide_env_values = true, default_value = "200ms", value_parser = duration)]
     pub ttft: Duration,
     /// Output tokens per second after the first
-    #[arg(long, value_name = "N", env = "STREAMGAUGE_SIM_TOKENS_PER_SECOND", default_value = "60", value_parser = rate)]
+    #[arg(long, value_name = "N", env = "STREAMGAUGE_SIM_TOKENS_PER_SECOND", hide_env_values = true, default_value = "60", value_parser = rate)]
     pub tokens_per_second: f64,
     /// Output tokens in one event
-    #[arg(long, value_name = "N", env = "STREAMGAUGE_SIM_TOKENS_PER_EVENT", default_value = "1", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", env = "STREAMGAUGE_SIM_TOKENS_PER_EVENT", hide_env_values = true, default_value = "1", value_parser = clap::value_parser!(u32).range(1..))]
     pub tokens_per_event: u32,
     /// Output tokens of one answer
-    #[arg(long, value_name = "N", env = "STREAMGAUGE_SIM_OUTPUT_TOKENS", default_value = "200", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", env = "STREAMGAUGE_SIM_OUTPUT_TOKENS", hide_env_values = true, default_value = "200", value_parser = clap::value_parser!(u32).range(1..))]
     pub output_tokens: u32,
     /// Input tokens read per second: longer prompts answer later by so much [default: prompts cost nothing]
-    #[arg(long, value_name = "N", env = "STREAMGAUGE_SIM_PREFILL_TOKENS_PER_SECOND", value_parser = rate)]
+    #[arg(long, value_name = "N", env = "STREAMGAUGE_SIM_PREFILL_TOKENS_PER_SECOND", hide_env_values = true, value_parser = rate)]
     pub prefill_tokens_per_second: Option<f64>,
     /// Requests served at the same time; further ones queue [default: no limit]
-    #[arg(long, value_name = "N", env = "STREAMGAUGE_SIM_CONCURRENCY", value_parser = count)]
+    #[arg(long, value_name = "N", env = "STREAMGAUGE_SIM_CONCURRENCY", hide_env_values = true, value_parser = count)]
     pub concurrency: Option<usize>,
-    /// Sigma of the log-normal factor on every wait; 0 is exact timing, 0.3 a busy provider
-    #[arg(long, value_name = "SIGMA", env = "STREAMGAUGE_SIM_JITTER", default_value = "0", value_parser = sigma)]
+    /// How random every wait is (sigma of its log-normal factor): 0 is exact timing, 0.3 a busy provider
+    #[arg(long, value_name = "SIGMA", env = "STREAMGAUGE_SIM_JITTER", hide_env_values = true, default_value = "0", value_parser = sigma)]
     pub jitter: f64,
     /// Leave the token counts (`usage`) out of the answers
-    #[arg(long, env = "STREAMGAUGE_SIM_NO_USAGE")]
+    #[arg(long, env = "STREAMGAUGE_SIM_NO_USAGE", hide_env_values = true)]
     pub no_usage: bool,
     /// Seed of all that is random; the same seed and requests give the same answers
-    #[arg(long, value_name = "N", env = "STREAMGAUGE_SIM_SEED", default_value = "1")]
+    #[arg(long, value_name = "N", env = "STREAMGAUGE_SIM_SEED", hide_env_values = true, default_value = "1")]
     pub seed: u64,
     /// Share of streams that end with an error event, 0 to 1
-    #[arg(long, value_name = "SHARE", env = "STREAMGAUGE_SIM_ERROR_RATE", default_value = "0", value_parser = share)]
+    #[arg(long, value_name = "SHARE", env = "STREAMGAUGE_SIM_ERROR_RATE", hide_env_values = true, default_value = "0", value_parser = share)]
     pub error_rate: f64,
     /// Share of answers cut off in the middle, 0 to 1
-    #[arg(long, value_name = "SHARE", env = "STREAMGAUGE_SIM_CUT_RATE", default_value = "0", value_parser = share)]
+    #[arg(long, value_name = "SHARE", env = "STREAMGAUGE_SIM_CUT_RATE", hide_env_values = true, default_value = "0", value_parser = share)]
     pub cut_rate: f64,
     /// Share of requests answered with 429 and rate-limit headers, 0 to 1
-    #[arg(long, value_name = "SHARE", env = "STREAMGAUGE_SIM_RATE_LIMIT_RATE", default_value = "0", value_parser = share)]
+    #[arg(long, value_name = "SHARE", env = "STREAMGAUGE_SIM_RATE_LIMIT_RATE", hide_env_values = true, default_value = "0", value_parser = share)]
     pub rate_limit_rate: f64,
     /// Share of streams that stall once in the middle, 0 to 1
-    #[arg(long, value_name = "SHARE", env = "STREAMGAUGE_SIM_STALL_RATE", default_value = "0", value_parser = share)]
+    #[arg(long, value_name = "SHARE", env = "STREAMGAUGE_SIM_STALL_RATE", hide_env_values = true, default_value = "0", value_parser = share)]
     pub stall_rate: f64,
     /// How long such a stall lasts
-    #[arg(long, value_name = "DURATION", env = "STREAMGAUGE_SIM_STALL", default_value = "2s", value_parser = duration)]
+    #[arg(long, value_name = "DURATION", env = "STREAMGAUGE_SIM_STALL", hide_env_values = true, default_value = "2s", value_parser = duration)]
     pub stall: Duration,
 }
 
 /// Flags of `health`.
 #[derive(Args, Clone, Debug)]
 pub struct HealthArgs {
-    /// The running gauge's admin address; an unspecified one (0.0.0.0) is asked on loopback
+    /// The running gauge's admin address; for 0.0.0.0 it asks on loopback
     #[arg(long, value_name = "ADDR", env = "STREAMGAUGE_ADMIN", hide_env_values = true, default_value = DEFAULT_ADMIN, value_parser = admin_address)]
     pub admin: SocketAddr,
 }
@@ -205,19 +218,20 @@ pub struct HealthArgs {
 const DEFAULT_ADMIN: &str = "127.0.0.1:9464";
 
 const RUN_EXAMPLES: &str = "\
-Every flag is also a variable, as shown; lists are joined by commas. Flags override variables, variables the file.
+Every flag is also an environment variable, named beside it; several values are joined by commas.
+Flags override variables, variables override the file.
 
 Examples:
-  One provider, seen at http://127.0.0.1:9464/metrics:
+  One provider; the numbers are at http://127.0.0.1:9464/metrics:
       streamgauge --upstream https://api.openai.com
   Then let your client talk to the gauge instead:
       OPENAI_BASE_URL=http://127.0.0.1:8080/v1 python app.py
-  A local vLLM, every exchange as a line of JSON:
+  A local vLLM, every request as a line of JSON:
       streamgauge --upstream vllm=http://127.0.0.1:8000 --access-log -
   Two providers, as http://127.0.0.1:8080/openai/v1 and http://127.0.0.1:8080/anthropic:
       streamgauge --upstream openai=https://api.openai.com \\
                   --upstream anthropic=https://api.anthropic.com
-  All there is to set, from a file:
+  From a file, which can also set routes, limits, certificates and workloads:
       streamgauge --config streamgauge.toml";
 
 const CHECK_EXAMPLES: &str = "\

@@ -92,7 +92,7 @@ impl Catalogue {
         let mut list = List { overflow: series_overflow.child(&[]), families: Vec::new() };
         let speed_help = "Output speed: 1 / TPOT, from the first to the last output event, tokens after the first; \
                           without replies that came in one burst.";
-        let duration_help = "Upstream duration: from the request's departure to the end of the response body";
+        let duration_help = "Upstream duration: from the request's departure to the end of the response body.";
 
         let catalogue = Self {
             requests: list.add(

@@ -75,6 +75,19 @@ fn every_room_has_its_floor() {
 }
 
 #[test]
+fn the_map_in_lib_rs_has_every_room_on_its_floor() {
+    let lib = sources().into_iter().find(|file| file.path == Path::new("lib.rs")).expect("lib.rs");
+    for (floor, rooms) in FLOORS.iter().enumerate() {
+        let marker = format!("//! | {floor} ");
+        let row = lib.text.lines().find(|line| line.starts_with(&marker)).expect("a row for each floor");
+        let mapped: BTreeSet<String> = row.split("[`").skip(1).map(name).collect();
+        let wanted: BTreeSet<String> =
+            rooms.iter().filter(|room| **room != "main").map(|room| (*room).to_owned()).collect();
+        assert_eq!(mapped, wanted, "floor {floor}");
+    }
+}
+
+#[test]
 fn files_can_be_read_in_one_go() {
     let long: Vec<_> = sources()
         .iter()

@@ -43,8 +43,15 @@ async fn a_head_that_is_no_http_is_refused() {
         "GET / HTTP/1.1\r\nHost: a\r\nx-a: 1\rx-b: 2\r\n\r\n",
         "\u{16}\u{3}\u{1}\0\u{5}hello\r\n\r\n",
         "GET /<a> HTTP/1.1\r\nHost: a\r\n\r\n",
+        "GET /a>b HTTP/1.1\r\nHost: a\r\n\r\n",
+        "GET /a`b HTTP/1.1\r\nHost: a\r\n\r\n",
         "GET /?\"a\" HTTP/1.1\r\nHost: a\r\n\r\n",
+        "GET /?<a HTTP/1.1\r\nHost: a\r\n\r\n",
+        "GET /?a> HTTP/1.1\r\nHost: a\r\n\r\n",
     ] {
+        refused(WorldOptions::default(), request, "400 Bad Request").await;
+    }
+    for request in [&b"GET /\xff HTTP/1.1\r\nHost: a\r\n\r\n"[..], b"GET /?\xc3( HTTP/1.1\r\nHost: a\r\n\r\n"] {
         refused(WorldOptions::default(), request, "400 Bad Request").await;
     }
 }

@@ -74,6 +74,27 @@ async fn an_answer_that_is_no_http_is_told_so() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_hundred_headers_are_read_and_no_more() {
+    for count in [100, 101] {
+        let mut world = World::new(WorldOptions::default());
+        let mut client = world.client();
+        client.send(GET).await;
+        let mut up = world.upstream().await;
+        up.head().await;
+        let headers = (1..count).map(|i| format!("x-{i}: {i}\r\n")).collect::<Vec<_>>().concat();
+        let answer = format!("HTTP/1.1 200 OK\r\n{headers}Content-Length: 2\r\n\r\nok");
+        up.send(&answer).await;
+        if count == 100 {
+            assert_eq!(client.read_to("ok").await, answer);
+            only_record(&mut world, Outcome::Complete, Some(200)).await;
+        } else {
+            own_answer(&mut client, "502 Bad Gateway", "upstream_reset").await;
+            only_record(&mut world, Outcome::UpstreamReset, Some(502)).await;
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_head_without_end_is_not_read_for_ever() {
     let mut world = World::new(WorldOptions::default());
     let mut client = world.client();

@@ -24,7 +24,7 @@ type Row = BTreeMap<String, String>;
 fn corpus() -> Option<PathBuf> {
     let corpus = std::env::var_os("STREAMGAUGE_CORPUS").map(PathBuf::from);
     if corpus.is_none() {
-        println!("0 recordings were run: STREAMGAUGE_CORPUS names no folder");
+        eprintln!("0 recordings were run: STREAMGAUGE_CORPUS names no folder");
     }
     corpus
 }

@@ -119,12 +119,10 @@ async fn chunked_body(client: &mut Peer) -> Vec<u8> {
 /// The recorded head, its framing made anew as the body is sent anew.
 fn head_text(status: u16, headers: &HeaderMap) -> String {
     let hop = ["connection", "keep-alive", "transfer-encoding", "content-length", "content-encoding"];
-    let mut head = format!("HTTP/1.1 {}\r\n", http::StatusCode::from_u16(status).expect("a status"));
-    for (name, value) in headers.iter().filter(|(name, _)| !hop.contains(&name.as_str())) {
-        head.push_str(&format!("{name}: {}\r\n", value.to_str().expect("text")));
-    }
-    head.push_str("transfer-encoding: chunked\r\n\r\n");
-    head
+    let status = http::StatusCode::from_u16(status).expect("a status");
+    let kept = headers.iter().filter(|(name, _)| !hop.contains(&name.as_str()));
+    let lines = kept.map(|(name, value)| format!("{name}: {}\r\n", value.to_str().expect("text")));
+    format!("HTTP/1.1 {status}\r\n{}transfer-encoding: chunked\r\n\r\n", lines.collect::<Vec<_>>().concat())
 }
 
 fn pieces(body: &[u8], cut: Cut) -> Vec<&[u8]> {

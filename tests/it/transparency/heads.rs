@@ -54,7 +54,7 @@ async fn every_byte_a_header_value_may_have_goes_through() {
 
 #[tokio::test(start_paused = true)]
 async fn every_method_and_target_goes_through() {
-    let targets = ["/", "//", "/a//b/../c/", "/%2F%41?%", "/?", "/\"[1]{2}|3\"?q=[1]{2}|3`\\^", "/ü", "*"];
+    let targets = ["/", "//", "/a//b/../c/", "/%2F%41?%", "/?", "/\"[1]{2}|3\"\\^?q=[1]{2}|3`\\^", "/ü", "*"];
     for method in ["GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "PROPFIND", "q-1"] {
         for target in targets {
             let request = format!("{method} {target} HTTP/1.1\r\nhost: 127.0.0.1:80\r\n\r\n");
@@ -69,6 +69,14 @@ async fn every_method_and_target_goes_through() {
 #[tokio::test(start_paused = true)]
 async fn an_absolute_target_becomes_a_path() {
     let sent = "GET http://gauge.test:8080/v1/models?x HTTP/1.1\r\nHost: gauge.test:8080\r\n\r\n";
+    let out = "GET /v1/models?x HTTP/1.1\r\nHost: 127.0.0.1:80\r\n\r\n";
+    let ok = "HTTP/1.1 204 No Content\r\n\r\n";
+    World::new(WorldOptions::default()).relay(Sides::changed(sent, out), Sides::same(ok)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_fragment_is_cut_off() {
+    let sent = "GET /v1/models?x#y HTTP/1.1\r\nHost: 127.0.0.1:80\r\n\r\n";
     let out = "GET /v1/models?x HTTP/1.1\r\nHost: 127.0.0.1:80\r\n\r\n";
     let ok = "HTTP/1.1 204 No Content\r\n\r\n";
     World::new(WorldOptions::default()).relay(Sides::changed(sent, out), Sides::same(ok)).await;
@@ -248,6 +256,9 @@ async fn answers_without_a_body_keep_their_heads() {
     let chunked = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nx-a: 1\r\n\r\n";
     let out = "HTTP/1.1 200 OK\r\nx-a: 1\r\n\r\n";
     World::new(WorldOptions::default()).relay(Sides::same(head), Sides::changed(chunked, out)).await;
+    let length = "HTTP/1.1 204 No Content\r\nContent-Length: 0\r\nx-a: 1\r\n\r\n";
+    let out = "HTTP/1.1 204 No Content\r\nx-a: 1\r\n\r\n";
+    World::new(WorldOptions::default()).relay(Sides::same(GET), Sides::changed(length, out)).await;
 }
 
 #[tokio::test(start_paused = true)]

@@ -22,6 +22,8 @@ const GET: &str = "GET / HTTP/1.1\r\nHost: gauge.test\r\n\r\n";
 
 /// `:status 200`.
 const STATUS_200: &[u8] = &[0x88];
+/// `:status 299`, which no table has.
+const STATUS_299: &[u8] = &[0x08, 3, b'2', b'9', b'9'];
 const NO_ERROR: &[u8] = &[0, 0, 0, 0];
 const CANCEL: &[u8] = &[0, 0, 0, 8];
 
@@ -79,6 +81,19 @@ async fn a_stream_that_is_cut_is_passed_on_as_a_cut() {
         assert_eq!(world.in_flight(), 0);
         world.assert_no_record();
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_status_without_a_standard_reason_gets_a_placeholder() {
+    let mut world = world();
+    let mut client = world.client();
+    client.send(GET).await;
+    let mut up = upstream(&mut world).await;
+    up.send(frame(HEADERS, END_HEADERS | END_STREAM, 1, STATUS_299)).await;
+    let head = client.head().await;
+    assert!(head.starts_with("HTTP/1.1 299 <none>\r\n"), "{head}");
+    assert_eq!(world.record().await.outcome, Outcome::Complete);
+    world.assert_no_record();
 }
 
 #[tokio::test(start_paused = true)]
