@@ -192,6 +192,7 @@ impl Exchange {
     }
 
     /// One body frame from the upstream. `pending` is how long downstream writes had been pending at its arrival.
+    #[inline]
     pub fn data(&mut self, arrival: Stamp, bytes: &[u8], pending: Nanos) {
         let Self { seen, pair, .. } = self;
         let size = bytes.len() as u64;
@@ -230,31 +231,43 @@ impl Exchange {
     }
 
     /// Books what one frame completed.
-    #[inline]
+    #[expect(clippy::inline_always, reason = "once per frame on the hot path, once more at the end of a stream")]
+    #[inline(always)]
     fn events(&mut self, arrival: Stamp, said: Said, pending: Nanos) {
-        let Self { seen, pair, undelivered, output_seen, upload, exemplar, .. } = self;
+        let seen = &mut self.seen;
         if said.events == 0 || !seen.stream {
             return;
         }
-        let timeline = &mut seen.timeline;
         seen.events += said.events;
-        if let Some(pair) = pair {
+        if let Some(pair) = &self.pair {
             pair.events(said.events, said.outputs, said.coalesced);
         }
+        let timeline = &mut seen.timeline;
+        if said.outputs > 0 {
+            seen.output_events += said.outputs;
+            timeline.last_output = Some(arrival);
+            self.undelivered.push(arrival, said.outputs, pending);
+        }
+        // An answer comes with or after the first output, that with or after the first event.
+        let new_kinds = self.output_seen | said.kinds;
+        if timeline.first_event.is_none() || new_kinds != self.output_seen {
+            self.output_seen = new_kinds;
+            self.firsts(arrival, said);
+        }
+    }
+
+    /// Marks what has come for the first time: the first event, the first output, the first answer.
+    #[cold]
+    fn firsts(&mut self, arrival: Stamp, said: Said) {
+        let Self { seen, pair, upload, exemplar, .. } = self;
+        let timeline = &mut seen.timeline;
         if timeline.first_event.is_none() {
             timeline.first_event = Some(arrival);
             if let (Some(pair), Some(span)) = (&pair, timeline.first_event_time()) {
                 pair.first_event(span);
             }
         }
-        if said.outputs == 0 {
-            return;
-        }
-        seen.output_events += said.outputs;
-        *output_seen |= said.kinds;
-        timeline.last_output = Some(arrival);
-        undelivered.push(arrival, said.outputs, pending);
-        if timeline.first_output.is_none() {
+        if said.outputs > 0 && timeline.first_output.is_none() {
             timeline.first_output = Some(arrival);
             if let Some(ttft) = timeline.ttft() {
                 upload.with_started(|started, _| started.first_output(ttft));
@@ -277,6 +290,7 @@ impl Exchange {
     }
 
     /// Everything handed on so far has left at `departure`, when downstream writes had been pending for `pending`.
+    #[inline]
     pub fn departed(&mut self, departure: Stamp, pending: Nanos) {
         let Self { seen, pair, undelivered, exemplar, .. } = self;
         for batch in undelivered.take() {
