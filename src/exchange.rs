@@ -145,6 +145,15 @@ impl Exchange {
         self.observer = None;
     }
 
+    /// What the tunnel carried: up to the upstream, down to the client.
+    pub fn tunnelled(&mut self, up: u64, down: u64) {
+        self.upload.add(up);
+        self.seen.response_bytes = down;
+        if let Some(pair) = &self.pair {
+            pair.tunnelled(down);
+        }
+    }
+
     fn take_dialled(&mut self, until: Stamp) {
         if let Some(dialled) = self.dialled.take() {
             let mut timings = *dialled.lock().unwrap_or_else(PoisonError::into_inner);

@@ -24,8 +24,7 @@ pub async fn run(client: OnUpgrade, upstream: OnUpgrade, mut open: Open, lease: 
         Err(_) => Cause::Reset,
     };
     if let Some(exchange) = open.exchange() {
-        exchange.upload().add(up.into_inner());
-        exchange.seen().response_bytes = down.into_inner();
+        exchange.tunnelled(up.into_inner(), down.into_inner());
         exchange.response_end(clock.now(), Nanos::ZERO);
     }
     drop(lease);

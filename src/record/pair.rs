@@ -459,6 +459,11 @@ impl Pair {
         self.cells.overhead_event.get().observe(span.0);
     }
 
+    /// `bytes_total{direction="response"}`: bytes that came outside of body frames, through a tunnel.
+    pub fn tunnelled(&self, bytes: u64) {
+        add(&self.response_bytes, bytes);
+    }
+
     /// `reads_total` and `bytes_total{direction="response"}`: one body frame of so many bytes.
     pub fn read(&self, bytes: u64) {
         self.reads.get().inc();

@@ -39,7 +39,7 @@ it. The marks and formulas behind these numbers are in [numbers.md](numbers.md);
   `_other`. Requests that name none have `_none`. No key, user, path, prompt or request id is ever a label.
 * **Series are bounded** by `metrics.max_series`. Label sets beyond it fold into `_other`, and
   `streamgauge_series_overflow_total` counts them.
-* **Tunnels** (upgraded connections) are counted as requests, in flight, and in `streamgauge_bytes_total` (upwards), and are
+* **Tunnels** (upgraded connections) are counted as requests, in flight, and in `streamgauge_bytes_total`, and are
   in no latency and no stage: their hours would drown those of exchanges.
 * The usual `process_…` metrics (CPU, memory, descriptors, start time, threads) follow, on Linux.
 

@@ -66,6 +66,11 @@ async fn bytes_go_both_ways_when_they_come() {
     client.assert_closed().await;
     let record = ended(&mut world, Outcome::Complete).await;
     assert_eq!((record.request_bytes, record.response_bytes), (5 * UP.len() as u64, 5 * DOWN.len() as u64));
+    let scrape = world.scrape();
+    for (direction, bytes) in [("request", 5 * UP.len()), ("response", 5 * DOWN.len())] {
+        let line = format!("direction=\"{direction}\"}} {bytes}");
+        assert!(scrape.lines().any(|it| it.starts_with("streamgauge_bytes_total") && it.ends_with(&line)), "{line}");
+    }
     assert_eq!(record.wall(), ms(1250).into());
 }
 

@@ -67,6 +67,7 @@ fn three_upstreams_of_ten_models_with_every_cell_in_use_stay_under_the_bound_unf
             fill(&recorder, &handles, model);
         }
     }
+    recorder.runtime_delay(Nanos(40_000));
     let text = recorder.encode(true, at(10_000));
     assert_eq!(value(&text, "streamgauge_series_overflow_total"), Some(0.0));
     for family in recorder.shared.catalogue.families() {
