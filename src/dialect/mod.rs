@@ -170,9 +170,9 @@ impl Facts {
 /// Why an observer stopped reading.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum ObserverOff {
-    /// A bound was reached.
+    /// A bound was reached: a document's nesting, a compressed body's window or growth.
     Overflow,
-    /// The body's encoding can't be read.
+    /// The body's compression can't be undone: of an unread kind, several at once, or corrupt.
     Encoding,
     /// Framing was lost, or three unreadable events came in a row.
     Malformed,

@@ -11,6 +11,7 @@ use super::{
     reader::{Read, Reader},
 };
 use crate::framing::{
+    inflate::{Fault, Inflater},
     json::Progress,
     sse::{Framer, Piece},
     twin::Twin,
@@ -21,12 +22,16 @@ const UNREADABLE_LIMIT: u8 = 3;
 
 /// Reads a copy-free view of one response body and says what its events were.
 ///
+/// Compressed bodies are inflated for it, piece by piece, as they pass.
+///
 /// Never fails: on lost framing, three unreadable events in a row or an unreadable encoding it switches itself off,
 /// says why, and the bytes go on.
 #[derive(Debug)]
 pub struct Observer {
     body: Body,
     off: Option<ObserverOff>,
+    /// Undoes the body's compression; absent if it has none, or is no longer read.
+    inflater: Option<Box<Inflater>>,
     /// Unreadable events since the last readable one.
     row: u8,
     skipped: u32,
@@ -59,13 +64,24 @@ impl Observer {
             None | Some("application/octet-stream") => Body::Untold,
             Some(_) => Body::Blind,
         };
-        let off = match essence(&head.headers, &CONTENT_ENCODING).as_deref() {
-            // The place of an inflating framer: until it is there, what is compressed is not read.
-            Some(encoding) if encoding != "identity" && body != Body::Blind => Some(ObserverOff::Encoding),
-            _ if body == Body::Events && dialect == Dialect::Other => Some(ObserverOff::UnknownDialect),
-            _ => None,
+        let (inflater, off) = match inflater(&head.headers) {
+            _ if body == Body::Blind => (None, None),
+            Err(off) => (None, Some(off)),
+            Ok(inflater) if body == Body::Events && dialect == Dialect::Other => {
+                (inflater, Some(ObserverOff::UnknownDialect))
+            }
+            Ok(inflater) => (inflater, None),
         };
-        Self { body, off, row: 0, skipped: 0, framer: Framer::default(), reader: Reader::new(dialect), twin: None }
+        Self {
+            body,
+            off,
+            inflater,
+            row: 0,
+            skipped: 0,
+            framer: Framer::default(),
+            reader: Reader::new(dialect),
+            twin: None,
+        }
     }
 
     /// Whether the response is a stream of events (and not one plain document). Without a content type that is known
@@ -78,20 +94,17 @@ impl Observer {
     /// unknown dialect are counted too: they say nothing.
     #[inline]
     pub fn read(&mut self, bytes: &[u8], event: &mut impl FnMut(Signal)) {
-        if !matches!(self.off, None | Some(ObserverOff::UnknownDialect)) {
-            return;
-        }
-        match self.body {
-            Body::Events => self.read_events(bytes, event),
-            Body::Document => self.read_document(bytes),
-            Body::Untold => self.read_untold(bytes, event),
-            Body::Blind => {}
+        if self.inflater.is_some() {
+            self.read_inflated(bytes, event);
+        } else {
+            self.read_plain(bytes, event);
         }
     }
 
     /// The body has ended: an event without its closing blank line is one too.
     pub fn end(&mut self, event: &mut impl FnMut(Signal)) {
-        if self.body != Body::Events || !matches!(self.off, None | Some(ObserverOff::UnknownDialect)) {
+        self.inflater = None;
+        if self.body != Body::Events || !self.is_reading() {
             return;
         }
         let Self { framer, reader, .. } = self;
@@ -120,6 +133,39 @@ impl Observer {
     /// How many events could not be read and were skipped.
     pub fn skipped(&self) -> u32 {
         self.skipped
+    }
+
+    #[inline]
+    fn read_plain(&mut self, bytes: &[u8], event: &mut impl FnMut(Signal)) {
+        if !self.is_reading() {
+            return;
+        }
+        match self.body {
+            Body::Events => self.read_events(bytes, event),
+            Body::Document => self.read_document(bytes),
+            Body::Untold => self.read_untold(bytes, event),
+            Body::Blind => {}
+        }
+    }
+
+    /// Reads what compressed bytes hold. The inflater is put back only if there is more to read: its window is not small.
+    fn read_inflated(&mut self, bytes: &[u8], event: &mut impl FnMut(Signal)) {
+        let Some(mut inflater) = self.inflater.take() else { return };
+        let read = inflater.read(bytes, &mut |plain| self.read_plain(plain, event));
+        if !self.is_reading() || self.body == Body::Blind {
+            return;
+        }
+        match read {
+            Ok(()) => self.inflater = Some(inflater),
+            Err(Fault::Corrupt) => self.off = Some(ObserverOff::Encoding),
+            Err(Fault::Overflow) => self.off = Some(ObserverOff::Overflow),
+        }
+    }
+
+    /// Events of an unknown dialect are read too, to count them.
+    #[inline]
+    fn is_reading(&self) -> bool {
+        matches!(self.off, None | Some(ObserverOff::UnknownDialect))
     }
 
     #[inline]
@@ -216,7 +262,7 @@ impl Observer {
                 b'd' | b'e' | b'i' | b'r' | b':' | 0xef => Body::Events,
                 _ => Body::Blind,
             };
-            self.read(bytes, event);
+            self.read_plain(bytes, event);
         }
     }
 }
@@ -232,6 +278,24 @@ fn take(reader: &mut Reader, piece: Piece<'_>) -> Option<Read> {
         Piece::End { data } => return Some(reader.end(data)),
     }
     None
+}
+
+/// What undoes the body's coding; absent if it has none. Fails if it can't be undone, as several can't.
+fn inflater(headers: &HeaderMap) -> Result<Option<Box<Inflater>>, ObserverOff> {
+    let mut found = None;
+    for value in headers.get_all(CONTENT_ENCODING) {
+        let value = value.to_str().map_err(|_| ObserverOff::Encoding)?;
+        for coding in value.split(',').map(str::trim) {
+            if coding.is_empty() || coding.eq_ignore_ascii_case("identity") {
+                continue;
+            }
+            let inflater = Inflater::of(coding).ok_or(ObserverOff::Encoding)?;
+            if found.replace(Box::new(inflater)).is_some() {
+                return Err(ObserverOff::Encoding);
+            }
+        }
+    }
+    Ok(found)
 }
 
 /// A header's value without its parameters, in lower case; absent if empty.

@@ -8,6 +8,7 @@
 
 mod backpressure;
 mod bad_input;
+mod compressed;
 mod corpus;
 mod exchange;
 mod floors;

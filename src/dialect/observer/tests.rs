@@ -1,3 +1,6 @@
+use std::io::Write;
+
+use flate2::{Compression, write::GzEncoder};
 use http::Response;
 use proptest::prelude::*;
 
@@ -89,15 +92,133 @@ fn half_a_document_is_told_from_a_whole_one_and_from_none() {
     assert!(!events.is_half_read(), "a stream has its own end");
 }
 
+/// The parts as gzip, flushed after each, and its end.
+fn gzipped(parts: &[&[u8]]) -> Vec<Vec<u8>> {
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
+    let flush = |part: &&[u8]| {
+        encoder.write_all(part).unwrap();
+        encoder.flush().unwrap();
+        std::mem::take(encoder.get_mut())
+    };
+    let mut squeezed: Vec<_> = parts.iter().map(flush).collect();
+    squeezed.push(encoder.finish().unwrap());
+    squeezed
+}
+
+fn squeezed(dialect: Dialect, content_type: &str, coding: &str) -> Observer {
+    observer(dialect, &[("content-type", content_type), ("content-encoding", coding)])
+}
+
 #[test]
-fn what_is_compressed_is_not_read() {
-    let sse = ("content-type", "text/event-stream");
-    let mut squeezed = observer(Dialect::Anthropic, &[sse, ("content-encoding", "gzip")]);
-    assert_eq!(squeezed.off(), Some(ObserverOff::Encoding));
-    assert!(squeezed.is_stream());
-    assert_eq!(signals(&mut squeezed, &[b"data: {}\n\n"]), []);
-    assert_eq!(observer(Dialect::Anthropic, &[sse, ("content-encoding", "identity")]).off(), None);
-    assert_eq!(observer(Dialect::Other, &[("content-encoding", "gzip")]).off(), None);
+fn events_of_a_compressed_stream_are_signalled_with_the_read_that_brought_them() {
+    let parts =
+        [": hi\n\n".to_owned(), chunk("\"a\""), chunk("\"b\"") + &chunk("\"c\""), "data: [DONE]\n\n".to_owned()];
+    let reads = gzipped(&parts.each_ref().map(String::as_bytes));
+    let mut observer = squeezed(Dialect::OpenAiChat, "text/event-stream", "gzip");
+    let counts: Vec<_> = reads
+        .iter()
+        .map(|read| {
+            let mut outputs = 0;
+            observer.read(read, &mut |signal| outputs += usize::from(signal.output == Kinds::ANSWER));
+            outputs
+        })
+        .collect();
+    assert_eq!(counts, [0, 1, 2, 0, 0]);
+    assert!(observer.is_stream() && observer.facts().ended);
+    assert_eq!((observer.off(), observer.skipped()), (None, 0));
+}
+
+#[test]
+fn any_split_of_a_compressed_stream_says_what_the_plain_one_says() {
+    let body = chunk("\"a\"") + "data: {\n\n" + &chunk("\"b\"") + "data: [DONE]";
+    let expected = signals(&mut stream(Dialect::OpenAiChat), &[body.as_bytes()]);
+    let whole = gzipped(&[body.as_bytes()]).concat();
+    for split in 0..=whole.len() {
+        let (head, tail) = whole.split_at(split);
+        let mut observer = squeezed(Dialect::OpenAiChat, "text/event-stream", "gzip");
+        assert_eq!(signals(&mut observer, &[head, tail]), expected, "{split}");
+        assert_eq!((observer.off(), observer.skipped(), observer.facts().ended), (None, 1, true), "{split}");
+    }
+}
+
+#[test]
+fn compressed_documents_are_read_and_half_ones_told() {
+    let body = b"{\"model\":\"small\",\"usage\":{\"completion_tokens\":9}}";
+    let reads = gzipped(&[&body[..20], &body[20..]]);
+    for content_type in [Some("application/json"), None] {
+        let headers: Vec<_> = content_type
+            .map(|value| ("content-type", value))
+            .into_iter()
+            .chain([("content-encoding", "x-gzip")])
+            .collect();
+        let mut observer = observer(Dialect::OpenAiChat, &headers);
+        observer.read(&reads[0], &mut |_| panic!("no stream"));
+        assert!(observer.is_half_read());
+        signals(&mut observer, &[&reads[1], &reads[2]]);
+        assert!(!observer.is_half_read());
+        assert_eq!((observer.facts().usage.output, observer.off()), (Some(9), None));
+    }
+}
+
+#[test]
+fn codings_that_can_t_be_undone_end_the_reading() {
+    let sse = "text/event-stream";
+    for coding in ["zstd", "gzip, br", "br,gzip", "gzip,gzip", "aws-chunked", "identity, zstd"] {
+        let mut observer = squeezed(Dialect::Anthropic, sse, coding);
+        assert_eq!(observer.off(), Some(ObserverOff::Encoding), "{coding}");
+        assert!(observer.is_stream());
+        assert_eq!(signals(&mut observer, &[b"data: {}\n\n"]), []);
+    }
+    for coding in ["identity", "Identity", "", "gzip", " , br", "identity, deflate", "GZIP,"] {
+        assert_eq!(squeezed(Dialect::Anthropic, sse, coding).off(), None, "{coding}");
+    }
+    let twice = [("content-type", sse), ("content-encoding", "gzip"), ("content-encoding", "br")];
+    assert_eq!(observer(Dialect::Anthropic, &twice).off(), Some(ObserverOff::Encoding));
+    assert_eq!(observer(Dialect::Other, &[("content-encoding", "zstd")]).off(), None, "nothing would be read anyway");
+}
+
+#[test]
+fn what_is_not_as_compressed_as_it_says_ends_the_reading() {
+    let body = chunk("\"a\"");
+    let mut observer = squeezed(Dialect::OpenAiChat, "text/event-stream", "gzip");
+    assert_eq!(signals(&mut observer, &[body.as_bytes(), body.as_bytes()]), []);
+    assert_eq!(observer.off(), Some(ObserverOff::Encoding));
+
+    let mut reads = gzipped(&[body.as_bytes(), body.as_bytes()]);
+    reads.insert(1, vec![0xff; 20]);
+    let mut observer = squeezed(Dialect::OpenAiChat, "text/event-stream", "gzip");
+    assert_eq!(signals(&mut observer, &reads.iter().map(Vec::as_slice).collect::<Vec<_>>()), [OUTPUT]);
+    assert_eq!(observer.off(), Some(ObserverOff::Encoding));
+
+    let bomb = gzipped(&[&b"\n".repeat(32 << 20)]).concat();
+    let mut observer = squeezed(Dialect::OpenAiChat, "text/event-stream", "gzip");
+    assert_eq!(signals(&mut observer, &bomb.chunks(16 << 10).collect::<Vec<_>>()), []);
+    assert_eq!(observer.off(), Some(ObserverOff::Overflow));
+}
+
+#[test]
+fn unreadable_events_end_the_inflating_too() {
+    let reads = gzipped(&[b"data: {\n\ndata: {\n\ndata: {\n\n", chunk("\"a\"").as_bytes()]);
+    let mut observer = squeezed(Dialect::OpenAiChat, "text/event-stream", "gzip");
+    assert_eq!(signals(&mut observer, &reads.iter().map(Vec::as_slice).collect::<Vec<_>>()), [NOTHING; 3]);
+    assert_eq!(observer.off(), Some(ObserverOff::Malformed));
+}
+
+#[test]
+fn what_turns_out_to_be_neither_stream_nor_document_is_not_inflated_on() {
+    let mut observer = observer(Dialect::OpenAiChat, &[("content-encoding", "gzip")]);
+    let reads = gzipped(&[b"<html>", b"</html>"]);
+    observer.read(&reads[0], &mut |_| panic!("no stream"));
+    assert!(observer.inflater.is_none());
+    assert_eq!(signals(&mut observer, &[&reads[1], b"{"]), []);
+    assert_eq!((observer.off(), observer.is_half_read()), (None, false));
+}
+
+#[test]
+fn compressed_events_of_an_unknown_dialect_are_counted() {
+    let mut observer = squeezed(Dialect::Other, "text/event-stream", "gzip");
+    assert_eq!(signals(&mut observer, &[&gzipped(&[b"data: x\n\ndata: y\n\n"]).concat()]), [NOTHING; 2]);
+    assert_eq!(observer.off(), Some(ObserverOff::UnknownDialect));
 }
 
 #[test]

@@ -1,0 +1,339 @@
+//! Undoes the content coding of a body, for reading: compressed bytes in, plain bytes out in small pieces, across any
+//! split. The compressed bytes themselves pass by untouched.
+//!
+//! What a sender has flushed is there with the read that brought it: an event of a compressed stream is seen as soon as
+//! its last byte has come.
+//!
+//! | coding | memory, once the body has begun |
+//! |---|---|
+//! | `gzip` (`x-gzip`), any number of members | 43 KiB: a window of 32 KiB and tables |
+//! | `deflate`, in zlib's wrapping or (wrongly, and often) bare | the same |
+//! | `br` | as much as the body is long, up to its window (at most 4 MiB), and tables (some 10 KiB, at worst 4 MiB) |
+//!
+//! A brotli window above 4 MiB (the library's default; servers take less) is refused. So are `zstd`, whose decoder in
+//! plain Rust (ruzstd) gives out nothing before a whole window is full, so that no event could be timed, and several codings
+//! one upon the other.
+
+use std::fmt;
+
+use brotli_decompressor::{BrotliDecompressStream, BrotliResult, BrotliState, StandardAlloc};
+use flate2::{Crc, Decompress, FlushDecompress, Status};
+
+/// Plain bytes are given out in pieces of at most so many.
+const PIECE: usize = 4096;
+
+/// The largest brotli window that is read, in bits: 4 MiB, the default of the library.
+const BROTLI_WINDOW: u8 = 22;
+
+/// A body that has become longer than [`BOMB_FROM`] and is more than so many times as long as it came is no answer.
+/// Deflate itself ends at 1,032.
+const BOMB_RATIO: u64 = 1000;
+const BOMB_FROM: u64 = 16 << 20;
+
+/// Undoes one content coding.
+pub struct Inflater {
+    coding: Coding,
+    /// Compressed bytes so far.
+    taken: u64,
+    /// Plain bytes so far.
+    given: u64,
+}
+
+/// Why a body can't be read on. Neither is undone by more bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Fault {
+    /// It is not what its coding says.
+    Corrupt,
+    /// It needs too large a window, or grows beyond measure.
+    Overflow,
+}
+
+enum Coding {
+    Gzip(Box<Gzip>),
+    /// Absent until the first byte says how it is wrapped.
+    Deflate(Option<Decompress>),
+    /// Absent until the first byte says how large its window is.
+    Brotli(Option<Box<Brotli>>),
+    /// It has ended; what follows is nothing's.
+    Over,
+}
+
+type Brotli = BrotliState<StandardAlloc, StandardAlloc, StandardAlloc>;
+
+impl Inflater {
+    /// What undoes a coding of this name; absent if it can't be undone. Allocates the window only at the first byte.
+    pub fn of(coding: &str) -> Option<Self> {
+        let coding = if coding.eq_ignore_ascii_case("gzip") || coding.eq_ignore_ascii_case("x-gzip") {
+            Coding::Gzip(Box::default())
+        } else if coding.eq_ignore_ascii_case("deflate") {
+            Coding::Deflate(None)
+        } else if coding.eq_ignore_ascii_case("br") {
+            Coding::Brotli(None)
+        } else {
+            return None;
+        };
+        Some(Self { coding, taken: 0, given: 0 })
+    }
+
+    /// Reads the next compressed bytes; `plain` is called with all that they hold, in order, at most 4 KiB at a time.
+    ///
+    /// # Errors
+    ///
+    /// There is nothing to be read after one. Which one it is does not hang on the split; how much was given out before
+    /// it does, by up to a piece.
+    pub fn read(&mut self, bytes: &[u8], plain: &mut impl FnMut(&[u8])) -> Result<(), Fault> {
+        let Self { coding, taken, given } = self;
+        *taken += bytes.len() as u64;
+        let mut give = |piece: &[u8]| {
+            *given += piece.len() as u64;
+            plain(piece);
+            if *given > BOMB_FROM && *given / BOMB_RATIO > *taken { Err(Fault::Overflow) } else { Ok(()) }
+        };
+        let Some(&first) = bytes.first() else { return Ok(()) };
+        let over = match coding {
+            Coding::Gzip(gzip) => gzip.read(bytes, &mut give)?,
+            Coding::Deflate(decompress) => {
+                let decompress = decompress.get_or_insert_with(|| Decompress::new(is_zlib(first)));
+                inflate(decompress, bytes, &mut give)?.1
+            }
+            Coding::Brotli(state) => {
+                let state = match state {
+                    Some(state) => state,
+                    None if brotli_window(first) > BROTLI_WINDOW => return Err(Fault::Overflow),
+                    None => state.insert(Box::new(BrotliState::new_strict(
+                        StandardAlloc::default(),
+                        StandardAlloc::default(),
+                        StandardAlloc::default(),
+                    ))),
+                };
+                unbrotli(state, bytes, &mut give)?
+            }
+            Coding::Over => false,
+        };
+        if over {
+            *coding = Coding::Over;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Inflater {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let coding = match self.coding {
+            Coding::Gzip(_) => "gzip",
+            Coding::Deflate(_) => "deflate",
+            Coding::Brotli(_) => "br",
+            Coding::Over => "over",
+        };
+        f.debug_struct("Inflater")
+            .field("coding", &coding)
+            .field("taken", &self.taken)
+            .field("given", &self.given)
+            .finish()
+    }
+}
+
+/// A gzip file (RFC 1952): members, each a header, a bare deflate stream and a trailer.
+#[derive(Default)]
+struct Gzip {
+    at: At,
+    flags: u8,
+    /// Members that have ended.
+    members: u64,
+    /// Allocated when the first header has ended, and kept for all members.
+    decompress: Option<Decompress>,
+    crc: Crc,
+}
+
+/// What the next byte of a gzip file belongs to.
+#[derive(Clone, Copy)]
+enum At {
+    /// The ten bytes that every header has.
+    Fixed(u8),
+    ExtraLow,
+    ExtraHigh(u8),
+    Extra(u16),
+    Name,
+    Comment,
+    /// The header's own checksum: so many of its bytes are left.
+    HeaderCrc(u8),
+    Deflate,
+    /// The checksum and the length of what was inflated, lowest byte first.
+    Trailer(u8),
+}
+
+impl Default for At {
+    fn default() -> Self {
+        Self::Fixed(0)
+    }
+}
+
+const HAS_HEADER_CRC: u8 = 2;
+const HAS_EXTRA: u8 = 4;
+const HAS_NAME: u8 = 8;
+const HAS_COMMENT: u8 = 16;
+const RESERVED: u8 = 0xe0;
+
+impl Gzip {
+    /// Whether the file is over: what follows its last member is no other one.
+    fn read(&mut self, mut bytes: &[u8], give: &mut impl FnMut(&[u8]) -> Result<(), Fault>) -> Result<bool, Fault> {
+        while let Some(&byte) = bytes.first() {
+            if matches!(self.at, At::Deflate) {
+                let Self { decompress, crc, .. } = self;
+                let decompress = decompress.get_or_insert_with(|| Decompress::new(false));
+                let (read, ended) = inflate(decompress, bytes, &mut |piece| {
+                    crc.update(piece);
+                    give(piece)
+                })?;
+                if ended {
+                    self.at = At::Trailer(0);
+                }
+                bytes = &bytes[read..];
+                continue;
+            }
+            match self.step(byte) {
+                Some(at) => self.at = at,
+                // Not the header of another member: garbage or padding, which readers of gzip pass over.
+                None if self.members > 0 && matches!(self.at, At::Fixed(_)) => return Ok(true),
+                None => return Err(Fault::Corrupt),
+            }
+            bytes = &bytes[1..];
+        }
+        Ok(false)
+    }
+
+    /// Takes a byte that is not of the deflate stream. Absent if it can't stand there.
+    fn step(&mut self, byte: u8) -> Option<At> {
+        let next = match self.at {
+            At::Fixed(index) => match (index, byte) {
+                (0, 0x1f) | (1, 0x8b) | (2, 8) | (4..=8, _) => At::Fixed(index + 1),
+                (3, flags) if flags & RESERVED == 0 => {
+                    self.flags = flags;
+                    At::Fixed(4)
+                }
+                (9, _) if self.flags & HAS_EXTRA != 0 => At::ExtraLow,
+                (9, _) => self.after_extra(),
+                _ => return None,
+            },
+            At::ExtraLow => At::ExtraHigh(byte),
+            At::ExtraHigh(low) => match u16::from_le_bytes([low, byte]) {
+                0 => self.after_extra(),
+                len => At::Extra(len),
+            },
+            At::Extra(1) => self.after_extra(),
+            At::Extra(left) => At::Extra(left - 1),
+            At::Name if byte == 0 => self.after_name(),
+            At::Comment if byte == 0 => self.after_comment(),
+            At::HeaderCrc(2) => At::HeaderCrc(1),
+            At::HeaderCrc(_) => At::Deflate,
+            At::Trailer(index) => {
+                let [c0, c1, c2, c3] = self.crc.sum().to_le_bytes();
+                let [l0, l1, l2, l3] = self.crc.amount().to_le_bytes();
+                if [c0, c1, c2, c3, l0, l1, l2, l3].get(usize::from(index)) != Some(&byte) {
+                    return None;
+                }
+                if index == 7 { self.next_member() } else { At::Trailer(index + 1) }
+            }
+            here @ (At::Name | At::Comment | At::Deflate) => here,
+        };
+        Some(next)
+    }
+
+    fn after_extra(&self) -> At {
+        if self.flags & HAS_NAME != 0 { At::Name } else { self.after_name() }
+    }
+
+    fn after_name(&self) -> At {
+        if self.flags & HAS_COMMENT != 0 { At::Comment } else { self.after_comment() }
+    }
+
+    fn after_comment(&self) -> At {
+        if self.flags & HAS_HEADER_CRC != 0 { At::HeaderCrc(2) } else { At::Deflate }
+    }
+
+    fn next_member(&mut self) -> At {
+        self.members += 1;
+        self.crc.reset();
+        if let Some(decompress) = &mut self.decompress {
+            decompress.reset(false);
+        }
+        At::Fixed(0)
+    }
+}
+
+/// Inflates until the bytes or the stream end. Returns how many were read, and whether the stream has ended.
+fn inflate(
+    decompress: &mut Decompress,
+    bytes: &[u8],
+    give: &mut impl FnMut(&[u8]) -> Result<(), Fault>,
+) -> Result<(usize, bool), Fault> {
+    let mut buffer = [0; PIECE];
+    let mut at = 0;
+    loop {
+        let (taken, given) = (decompress.total_in(), decompress.total_out());
+        let status = decompress.decompress(&bytes[at..], &mut buffer, FlushDecompress::None);
+        let status = status.map_err(|_| Fault::Corrupt)?;
+        let read = usize::try_from(decompress.total_in() - taken).map_err(|_| Fault::Corrupt)?;
+        let written = usize::try_from(decompress.total_out() - given).map_err(|_| Fault::Corrupt)?;
+        at += read;
+        if written > 0 {
+            give(&buffer[..written])?;
+        }
+        if status == Status::StreamEnd {
+            return Ok((at, true));
+        }
+        // A full buffer may have left something behind, even if every byte was read.
+        if written < PIECE && at == bytes.len() {
+            return Ok((at, false));
+        }
+        if read == 0 && written == 0 {
+            return Err(Fault::Corrupt);
+        }
+    }
+}
+
+/// Whether a `deflate` body that begins so is wrapped as zlib does it (RFC 1950), as it should be. A bare one that begins
+/// so would have a bit set between its first block's type and length, where every encoder leaves none.
+fn is_zlib(first: u8) -> bool {
+    first & 0x0f == 8 && first >> 4 <= 7
+}
+
+/// Whether the stream has ended with these bytes.
+fn unbrotli(
+    state: &mut Brotli,
+    bytes: &[u8],
+    give: &mut impl FnMut(&[u8]) -> Result<(), Fault>,
+) -> Result<bool, Fault> {
+    let mut buffer = [0; PIECE];
+    let (mut left, mut at, mut total) = (bytes.len(), 0, 0);
+    loop {
+        let (mut room, mut written) = (PIECE, 0);
+        let result =
+            BrotliDecompressStream(&mut left, &mut at, bytes, &mut room, &mut written, &mut buffer, &mut total, state);
+        if written > 0 {
+            give(&buffer[..written])?;
+        }
+        match result {
+            BrotliResult::ResultSuccess => return Ok(true),
+            BrotliResult::NeedsMoreInput if written < PIECE => return Ok(false),
+            // A full buffer may have left something behind, even if it asks for input.
+            BrotliResult::NeedsMoreInput | BrotliResult::NeedsMoreOutput if written > 0 => {}
+            BrotliResult::NeedsMoreInput | BrotliResult::NeedsMoreOutput | BrotliResult::ResultFailure => {
+                return Err(Fault::Corrupt);
+            }
+        }
+    }
+}
+
+/// The window that a brotli stream asks for by its first byte, in bits (RFC 7932 §9.1).
+fn brotli_window(first: u8) -> u8 {
+    match (first & 1, first >> 1 & 7, first >> 4 & 7) {
+        (0, _, _) => 16,
+        (_, 0, 0) => 17,
+        (_, 0, more) => 8 + more,
+        (_, more, _) => 17 + more,
+    }
+}
+
+#[cfg(test)]
+mod tests;
