@@ -9,10 +9,12 @@ use std::{
     fs::OpenOptions,
     io::{self, Write},
     sync::{
-        Mutex, PoisonError,
-        mpsc::{Receiver, SyncSender, TryRecvError, sync_channel},
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+        mpsc::{Receiver, RecvTimeoutError, SyncSender, TryRecvError, channel, sync_channel},
     },
-    thread::{self, JoinHandle},
+    thread,
+    time::Duration,
 };
 
 use prometheus::IntCounter;
@@ -29,7 +31,9 @@ const BATCH: usize = 64 * 1024;
 #[derive(Debug)]
 pub struct AccessLog {
     queue: SyncSender<Message>,
-    writer: Mutex<Option<JoinHandle<()>>>,
+    closing: Arc<AtomicBool>,
+    /// Says nothing, and is lost when the writer ends.
+    ended: Mutex<Receiver<()>>,
     dropped: IntCounter,
 }
 
@@ -53,10 +57,14 @@ impl AccessLog {
 
     fn to(sink: Box<dyn Write + Send>, queue: usize, dropped: IntCounter) -> io::Result<Self> {
         let (sender, receiver) = sync_channel(queue);
-        let lost = dropped.clone();
-        let writer =
-            thread::Builder::new().name("access-log".into()).spawn(move || write_all(&receiver, sink, &lost))?;
-        Ok(Self { queue: sender, writer: Mutex::new(Some(writer)), dropped })
+        let (alive, ended) = channel::<()>();
+        let closing = Arc::new(AtomicBool::new(false));
+        let (lost, last) = (dropped.clone(), Arc::clone(&closing));
+        thread::Builder::new().name("access-log".into()).spawn(move || {
+            write_all(&receiver, sink, &lost, &last);
+            drop(alive);
+        })?;
+        Ok(Self { queue: sender, closing, ended: Mutex::new(ended), dropped })
     }
 
     /// Hands a record to the writer, or drops and counts it if the queue is full or closed.
@@ -66,25 +74,20 @@ impl AccessLog {
         }
     }
 
-    /// Writes out what is queued and ends the writer. Blocks until that is done. Once; later calls do nothing.
-    pub fn close(&self) {
-        let writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(writer) = writer {
-            let _ = self.queue.send(Message::Close); // fails only if the writer is gone, and then there is nothing to end
-            let _ = writer.join();
-        }
-    }
-}
-
-impl Drop for AccessLog {
-    fn drop(&mut self) {
-        self.close();
+    /// Has what is queued written out and the writer end, and waits for that, but not longer than `patience`: whoever
+    /// reads the log may have stopped reading. Whether it is done; if not, it may be called again to wait on.
+    pub fn close(&self, patience: Duration) -> bool {
+        self.closing.store(true, Ordering::Release);
+        // Wakes a writer that has nothing to do. One whose queue is full, so that this fails, looks for itself.
+        let _ = self.queue.try_send(Message::Close);
+        let ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
+        ended.recv_timeout(patience) == Err(RecvTimeoutError::Disconnected)
     }
 }
 
 /// Writes records until told to close. What is gathered leaves when no more waits, or at 64 KiB: a record waits for the
 /// formatting of at most a few dozen others, so no timer is needed to bound its delay.
-fn write_all(queue: &Receiver<Message>, sink: Box<dyn Write + Send>, dropped: &IntCounter) {
+fn write_all(queue: &Receiver<Message>, sink: Box<dyn Write + Send>, dropped: &IntCounter, closing: &AtomicBool) {
     let mut batch = Batch { sink, text: String::with_capacity(2 * BATCH), records: 0, torn: false };
     loop {
         let message = match queue.try_recv() {
@@ -92,7 +95,8 @@ fn write_all(queue: &Receiver<Message>, sink: Box<dyn Write + Send>, dropped: &I
             Err(TryRecvError::Disconnected) => None,
             Err(TryRecvError::Empty) => {
                 batch.write(dropped);
-                queue.recv().ok()
+                // While that was written more may have come.
+                if closing.load(Ordering::Acquire) { queue.try_recv().ok() } else { queue.recv().ok() }
             }
         };
         let Some(Message::Record(observation)) = message else { break };
@@ -137,10 +141,7 @@ impl Batch {
 
 #[cfg(test)]
 mod tests {
-    use std::{
-        sync::{Arc, mpsc},
-        time::SystemTime,
-    };
+    use std::{sync::mpsc::Sender, time::SystemTime};
 
     use super::*;
     use crate::{
@@ -154,6 +155,9 @@ mod tests {
         Observation::begin(ExchangeId(id), SystemTime::UNIX_EPOCH, timeline, Outcome::Complete)
     }
 
+    /// Longer than any test may take.
+    const LONG: Duration = Duration::from_secs(60);
+
     fn counter() -> IntCounter {
         IntCounter::new("dropped", "Dropped.").unwrap()
     }
@@ -161,7 +165,7 @@ mod tests {
     /// Takes writes and tells of each; waits for leave to go on where a gate is set, fails the first ones.
     struct Sink {
         written: Arc<Mutex<Vec<u8>>>,
-        gate: Option<(mpsc::Sender<()>, Receiver<()>)>,
+        gate: Option<(Sender<()>, Receiver<()>)>,
         failures: usize,
     }
 
@@ -198,8 +202,8 @@ mod tests {
         let sink = Sink { written: written.clone(), gate: None, failures: 0 };
         let log = AccessLog::to(Box::new(sink), 1000, dropped.clone()).unwrap();
         (0..500).for_each(|id| log.send(observation(id)));
-        log.close();
-        log.close();
+        assert!(log.close(LONG));
+        assert!(log.close(LONG), "it stays closed");
         let expected: Vec<_> = (0..500).map(|id| format!("{id:016x}")).collect();
         assert_eq!(ids(&written.lock().unwrap()), expected);
         log.send(observation(1));
@@ -210,8 +214,8 @@ mod tests {
     fn a_full_queue_drops_and_counts_and_never_waits() {
         let written = Arc::new(Mutex::new(Vec::new()));
         let dropped = counter();
-        let (arrived, at_gate) = mpsc::channel();
-        let (open, leave) = mpsc::channel();
+        let (arrived, at_gate) = channel();
+        let (open, leave) = channel();
         let sink = Sink { written: written.clone(), gate: Some((arrived, leave)), failures: 0 };
         let log = AccessLog::to(Box::new(sink), 4, dropped.clone()).unwrap();
         log.send(observation(0));
@@ -219,24 +223,41 @@ mod tests {
         (1..=10).for_each(|id| log.send(observation(id)));
         assert_eq!(dropped.get(), 6);
         (0..11).for_each(|_| open.send(()).unwrap());
-        log.close();
+        assert!(log.close(LONG));
         let expected: Vec<_> = (0..5).map(|id| format!("{id:016x}")).collect();
         assert_eq!(ids(&written.lock().unwrap()), expected);
+    }
+
+    #[test]
+    fn closing_does_not_wait_for_a_reader_that_stopped_reading() {
+        let written = Arc::new(Mutex::new(Vec::new()));
+        let (arrived, at_gate) = channel();
+        let (open, leave) = channel();
+        let sink = Sink { written: written.clone(), gate: Some((arrived, leave)), failures: 0 };
+        let log = AccessLog::to(Box::new(sink), 2, counter()).unwrap();
+        log.send(observation(0));
+        at_gate.recv().unwrap();
+        (1..=2).for_each(|id| log.send(observation(id)));
+        assert!(!log.close(Duration::ZERO), "the writer is stuck and its queue is full");
+        // It reads on: nothing of what was queued is lost.
+        (0..2).for_each(|_| open.send(()).unwrap());
+        assert!(log.close(LONG));
+        assert_eq!(ids(&written.lock().unwrap()), [0, 1, 2].map(|id| format!("{id:016x}")));
     }
 
     #[test]
     fn what_a_failed_write_took_is_counted_and_the_next_line_is_whole() {
         let written = Arc::new(Mutex::new(Vec::new()));
         let dropped = counter();
-        let (arrived, at_gate) = mpsc::channel();
-        let (open, leave) = mpsc::channel();
+        let (arrived, at_gate) = channel();
+        let (open, leave) = channel();
         let sink = Sink { written: written.clone(), gate: Some((arrived, leave)), failures: 1 };
         let log = AccessLog::to(Box::new(sink), 4, dropped.clone()).unwrap();
         log.send(observation(1));
         at_gate.recv().unwrap();
         log.send(observation(2));
         (0..2).for_each(|_| open.send(()).unwrap());
-        log.close();
+        assert!(log.close(LONG));
         assert_eq!((ids(&written.lock().unwrap()), dropped.get()), (vec![format!("{:016x}", 2)], 1));
     }
 
@@ -246,6 +267,7 @@ mod tests {
         for id in [1, 2] {
             let log = AccessLog::open(&LogTarget::File(path.clone()), counter()).unwrap();
             log.send(observation(id));
+            assert!(log.close(LONG));
         }
         let written = std::fs::read(&path).unwrap();
         std::fs::remove_file(&path).unwrap();

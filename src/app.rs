@@ -293,8 +293,22 @@ impl App {
         if let Some(admin) = self.admin {
             admin.stop();
         }
-        shared.recorder.close();
+        write_out(&shared.recorder, &stop);
     }
+}
+
+/// Waits for the access log's last lines, for up to five seconds: its reader may have stopped reading, and a second
+/// signal says not to wait for that. Half a second it has in any case, for what was just cut.
+fn write_out(recorder: &Recorder, stop: &Stop) {
+    for _ in 0..10 {
+        if recorder.close(Duration::from_millis(500)) {
+            return;
+        }
+        if *stop.now.borrow() {
+            break;
+        }
+    }
+    tracing::warn!("the access log's reader takes nothing: its last records are lost");
 }
 
 /// Takes connections until asked to stop; gives back those that are still open then.

@@ -12,7 +12,7 @@ use std::{
     collections::BTreeMap,
     fmt, io,
     sync::{Arc, PoisonError, RwLock},
-    time::{SystemTime, UNIX_EPOCH},
+    time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
 use http::HeaderMap;
@@ -231,12 +231,10 @@ impl Recorder {
         encode(self.shared.catalogue.families(), &process, format)
     }
 
-    /// Writes out what the access log still holds and ends its thread. Blocks until that is done; records that come
-    /// later are counted as dropped.
-    pub fn close(&self) {
-        if let Some(log) = &self.log {
-            log.close();
-        }
+    /// Has the access log write out what it still holds and end, and blocks until that is done, but not longer than
+    /// `patience`. Whether it is done; records that come later are counted as dropped.
+    pub fn close(&self, patience: Duration) -> bool {
+        self.log.as_ref().is_none_or(|log| log.close(patience))
     }
 }
 

@@ -506,7 +506,7 @@ fn the_log_gets_what_the_recorder_filled_in() {
     let handles = recorder.upstream(&"u".into());
     let started = recorder.started(&handles, &facts("m"), at(1_000));
     recorder.finish(Some(&handles), Some(started), stream("m"));
-    recorder.close();
+    assert!(recorder.close(Duration::from_secs(60)));
     let written = std::fs::read_to_string(&path).unwrap();
     std::fs::remove_file(&path).unwrap();
     let record: serde_json::Value = serde_json::from_str(&written).unwrap();
