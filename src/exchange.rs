@@ -30,6 +30,7 @@ pub struct Exchange {
     marked: Marked,
     answered: Option<Answered>,
     dialled: Option<Dialled>,
+    newest_read: Option<Stamp>,
 }
 
 /// The gateway answered by itself.
@@ -98,6 +99,7 @@ impl Exchange {
             marked,
             answered: None,
             dialled: None,
+            newest_read: None,
         })
     }
 
@@ -203,12 +205,14 @@ impl Exchange {
     /// One body frame from the upstream. `pending` is how long downstream writes had been pending at its arrival.
     #[inline]
     pub fn data(&mut self, arrival: Stamp, bytes: &[u8], pending: Nanos) {
-        let Self { seen, pair, .. } = self;
+        let Self { seen, pair, newest_read, .. } = self;
         let size = bytes.len() as u64;
-        seen.reads += 1;
+        // The frames of one read share its stamp: with chunked framing every chunk is a frame.
+        let fresh = newest_read.replace(arrival) != Some(arrival);
+        seen.reads += u64::from(fresh);
         seen.response_bytes += size;
         if let Some(pair) = pair {
-            pair.read(size);
+            pair.read(u64::from(fresh), size);
         }
         if seen.timeline.first_byte.is_none() {
             seen.timeline.first_byte = Some(arrival);

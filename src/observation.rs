@@ -224,7 +224,7 @@ pub struct Observation {
     pub events: u64,
     /// Events with generated content.
     pub output_events: u64,
-    /// Body frames read from the upstream.
+    /// Reads of the upstream's socket that brought bytes of the body, as far as their stamps tell them apart.
     pub reads: u64,
     /// Body bytes from the client.
     pub request_bytes: u64,

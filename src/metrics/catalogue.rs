@@ -358,7 +358,7 @@ impl Catalogue {
             ))?,
             reads: list.add(Desc::new(
                 "streamgauge_reads_total",
-                "Body frames read from the upstream.",
+                "Reads of the upstream's sockets that brought bytes of a body.",
                 P,
             ))?,
             coalesced_events: list.add(Desc::new(

@@ -464,9 +464,9 @@ impl Pair {
         add(&self.response_bytes, bytes);
     }
 
-    /// `reads_total` and `bytes_total{direction="response"}`: one body frame of so many bytes.
-    pub fn read(&self, bytes: u64) {
-        self.reads.get().inc();
+    /// `reads_total` and `bytes_total{direction="response"}`: a body frame of so many bytes, and the reads it began.
+    pub fn read(&self, reads: u64, bytes: u64) {
+        add(&self.reads, reads);
         self.response_bytes.get().inc_by(bytes);
     }
 

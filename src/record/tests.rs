@@ -152,7 +152,7 @@ fn an_exchange_is_booked_once_in_every_family_it_belongs_to() {
     started.sent(at(1_001));
     let pair = recorder.pair(&handles, Some("m"), true);
     let exemplar = Exemplar { id: ExchangeId(1), trace_id: None };
-    pair.read(100);
+    pair.read(1, 100);
     pair.events(3, 2, 1);
     pair.ttfb(ms(99));
     pair.first_event(ms(99));

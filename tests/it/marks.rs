@@ -78,6 +78,27 @@ async fn a_comment_is_the_first_byte_and_a_role_the_first_event_and_neither_an_o
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_one_read_brings_is_one_read_however_it_is_framed() {
+    for (reads, bytes, chunks) in [(1, 27, ["data: a\n\n"; 3].map(chunk).concat()), (2, 18, chunk("data: a\n\n"))] {
+        let mut world = World::new(WorldOptions::default());
+        let mut client = world.client();
+        client.send(GET).await;
+        let mut up = world.upstream().await;
+        up.head().await;
+        up.send(SSE_HEAD).await;
+        client.head().await;
+        for _ in 0..reads {
+            sleep(ms(10)).await;
+            up.send(&chunks).await;
+        }
+        up.send("0\r\n\r\n").await;
+        client.read_to("0\r\n\r\n").await;
+        let record = world.record().await;
+        assert_eq!((record.reads, record.response_bytes), (reads, bytes));
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_answer_before_the_request_s_end_is_early() {
     let mut world = World::new(WorldOptions::default());
     let mut client = world.client();

@@ -15,7 +15,7 @@ pub(super) fn fill(recorder: &Recorder, handles: &Arc<UpstreamHandles>, model: &
     pair.answer_ttft(ms(1), &exemplar);
     pair.client_ttft(ms(1), &exemplar);
     pair.gap(ms(1));
-    pair.read(1);
+    pair.read(1, 1);
     pair.events(2, 2, 1);
     pair.overhead_event(ms(1));
     pair.overhead_first_output(ms(1));
