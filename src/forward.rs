@@ -76,10 +76,23 @@ pub fn is_upgrade(parts: &request::Parts) -> bool {
         && tokens(&parts.headers, header::CONNECTION).any(|token| token.eq_ignore_ascii_case("upgrade"))
 }
 
-/// Whether a request names its host more than once: which of them was meant is the stuff of attacks, so RFC 9112 §3.2
-/// has it refused.
-pub fn names_two_hosts(headers: &HeaderMap) -> bool {
-    headers.get_all(header::HOST).iter().nth(1).is_some()
+/// Why a request is refused that the library took, but that two servers may read in two ways, which is the stuff of
+/// attacks; absent for all others.
+pub fn ambiguity(parts: &request::Parts) -> Option<&'static str> {
+    let chunked =
+        tokens(&parts.headers, header::TRANSFER_ENCODING).filter(|coding| coding.eq_ignore_ascii_case("chunked"));
+    if parts.headers.get_all(header::HOST).iter().nth(1).is_some() {
+        // RFC 9112 §3.2
+        Some("the request names its host more than once")
+    } else if chunked.count() > 1 {
+        // RFC 9112 §6.1. The library undoes one layer, and the header would promise the upstream another.
+        Some("the request's body is chunked more than once")
+    } else if parts.uri.path().is_empty() && parts.method != Method::CONNECT {
+        // RFC 9112 §3.2.3: `GET host` has no path to ask for, and would be routed by a host that is none.
+        Some("the request's target is no path")
+    } else {
+        None
+    }
 }
 
 /// Whether the body has a transfer coding beside `chunked`. The library undoes the chunks only, and without its

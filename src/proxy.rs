@@ -162,9 +162,9 @@ impl Gateway {
         let marked = recorder.marked(&parts.headers);
         let exchange = Exchange::begin(seen, Arc::clone(recorder), handles, Arc::clone(&upload), marked);
         let mut open = Open::new(exchange, Arc::clone(&self.shared), Arc::clone(&downstream));
-        if forward::names_two_hosts(&parts.headers) {
+        if let Some(ambiguity) = forward::ambiguity(&parts) {
             own::take_off(body, &parts);
-            return Ok(answer(open, own::two_hosts()));
+            return Ok(answer(open, own::ambiguous(ambiguity)));
         }
         let (Some(route), Some(provider)) = (route, provider) else {
             own::take_off(body, &parts);
@@ -380,7 +380,7 @@ impl Gateway {
 
     fn describe(&self, seen: &mut Observation, parts: &request::Parts) {
         seen.method = Some(parts.method.clone());
-        seen.path = Some(parts.uri.path().to_owned());
+        seen.path = Some(parts.uri.path()).filter(|path| !path.is_empty()).map(str::to_owned);
         seen.connection.client_version = Some(parts.version);
         seen.trace_id = forward::trace_id(&parts.headers);
         seen.client_sent = forward::client_sent(&parts.headers, seen.time);

@@ -118,11 +118,11 @@ pub(super) fn switched_unasked() -> Own {
     }
 }
 
-pub(super) fn two_hosts() -> Own {
+pub(super) fn ambiguous(why: &str) -> Own {
     Own {
         status: StatusCode::BAD_REQUEST,
         code: "bad_request",
-        message: "the request names its host more than once".into(),
+        message: why.into(),
         outcome: Outcome::ClientError,
         limit: None,
     }

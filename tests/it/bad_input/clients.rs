@@ -135,6 +135,30 @@ async fn both_kinds_of_framing_are_made_one() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_two_servers_may_read_in_two_ways_is_refused() {
+    let chunked = |framing: &str| format!("POST /a HTTP/1.1\r\nHost: a\r\n{framing}\r\n\r\n0\r\n\r\n");
+    let cases = [
+        ("GET /a HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n".to_owned(), Some("/a")),
+        ("GET host HTTP/1.1\r\nHost: a\r\n\r\n".to_owned(), None),
+        ("OPTIONS host:80 HTTP/1.1\r\nHost: a\r\n\r\n".to_owned(), None),
+        (chunked("Transfer-Encoding: chunked, chunked"), Some("/a")),
+        (chunked("Transfer-Encoding: Chunked\r\nTransfer-Encoding: chunked"), Some("/a")),
+        (chunked("Transfer-Encoding: chunked, gzip, chunked"), Some("/a")),
+    ];
+    for (request, path) in cases {
+        let mut world = World::new(WorldOptions::default());
+        let mut client = world.client();
+        client.send(&request).await;
+        let answer = client.read_to("}}").await;
+        assert!(answer.starts_with("HTTP/1.1 400 "), "{request:?}: {answer}");
+        assert!(answer.contains("\r\nx-streamgauge-error: bad_request\r\n"), "{request:?}: {answer}");
+        let record = only_record(&mut world, Outcome::ClientError, Some(400)).await;
+        assert_eq!(record.path.as_deref(), path, "{request:?}");
+        assert!(!world.has_dialled());
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_length_said_twice_alike_is_said_once() {
     let mut world = World::new(WorldOptions::default());
     let mut client = world.client();
