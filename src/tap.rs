@@ -19,7 +19,7 @@ use bytes::Bytes;
 use http::{StatusCode, Version};
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
-use tokio::time::Sleep;
+use tokio::{sync::oneshot, time::Sleep};
 
 pub use self::{
     books::{Departing, Downstream, Open, Shared},
@@ -49,6 +49,15 @@ pub struct ResponseTap<B = Incoming> {
     /// The body ends with its connection: only then does the connection's end say when.
     until_close: bool,
     limits: Option<Box<BodyLimits>>,
+    /// Flushes when the newest bytes, head included, were handed on.
+    handed_on: u32,
+    failure: Option<Box<Failure>>,
+}
+
+/// A failure that waits until what was handed on before it has left.
+struct Failure {
+    left: oneshot::Receiver<()>,
+    error: BodyError,
 }
 
 enum Source<B> {
@@ -119,6 +128,8 @@ impl<B: Body<Data = Bytes>> ResponseTap<B> {
         let client = &open.downstream.stats;
         let mut tap = Self {
             flushes: client.flushes(),
+            handed_on: client.flushes(),
+            failure: None,
             stalls: client.stalls(),
             upstream: Some(stats),
             source: Source::Upstream(inner),
@@ -151,6 +162,8 @@ impl<B: Body<Data = Bytes>> ResponseTap<B> {
             lease: None,
             upstream: None,
             flushes: 0,
+            handed_on: 0,
+            failure: None,
             stalls: 0,
             until_close: false,
             limits: None,
@@ -274,13 +287,37 @@ impl<B: Body<Data = Bytes>> ResponseTap<B> {
         closed.or_else(|| upstream.last_read())
     }
 
-    fn failed(&mut self, cause: Cause) {
+    /// The body ends here, as a cut, once what came before it has left: hyper drops with the connection what it has not
+    /// written yet, and bytes that came in one read with the cut (a provider's last error event) would be lost with it.
+    fn failed(&mut self, cause: Cause, error: BodyError, cx: &mut Context<'_>) -> PolledFrame {
         self.lease = None;
+        self.limits = None;
         if let Some(open) = self.open.take() {
+            let client = Arc::clone(&open.downstream.stats);
             open.close(cause);
+            if client.flushes() == self.handed_on {
+                let (leaves, left) = oneshot::channel();
+                // Lost or flushed, it is over either way: the sender tells by being dropped.
+                client.park(move |_| drop(leaves));
+                // On HTTP/2 the flush may have come in between, and then nobody knows when the next one will.
+                if client.flushes() == self.handed_on {
+                    self.failure = Some(Box::new(Failure { left, error }));
+                    return self.poll_failure(cx);
+                }
+            }
         }
+        Poll::Ready(Some(Err(error)))
+    }
+
+    fn poll_failure(&mut self, cx: &mut Context<'_>) -> PolledFrame {
+        if let Some(failure) = &mut self.failure {
+            let _ = ready!(Pin::new(&mut failure.left).poll(cx));
+        }
+        Poll::Ready(self.failure.take().map(|failure| Err(failure.error)))
     }
 }
+
+type PolledFrame = Poll<Option<Result<Frame<Bytes>, BodyError>>>;
 
 impl<B> Body for ResponseTap<B>
 where
@@ -289,8 +326,11 @@ where
     type Data = Bytes;
     type Error = BodyError;
 
-    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> PolledFrame {
         let this = &mut *self;
+        if this.failure.is_some() {
+            return this.poll_failure(cx);
+        }
         let inner = match &mut this.source {
             Source::Own(body) => return Poll::Ready(body.take().map(|body| Ok(Frame::data(body)))),
             Source::Nothing(_) => return Poll::Ready(None),
@@ -303,12 +343,13 @@ where
                 if let Some(limits) = &mut this.limits
                     && let Poll::Ready(limit) = limits.poll(cx)
                 {
-                    this.failed(Cause::TimedOut(limit));
-                    return Poll::Ready(Some(Err(format!("the limit `{}` was reached", limit.as_str()).into())));
+                    let error = format!("the limit `{}` was reached", limit.as_str());
+                    return this.failed(Cause::TimedOut(limit), error.into(), cx);
                 }
                 Poll::Pending
             }
             Poll::Ready(Some(Ok(frame))) => {
+                this.handed_on = this.open.as_ref().map_or(0, |open| open.downstream.stats.flushes());
                 if let Some(limits) = &mut this.limits {
                     limits.frame();
                 }
@@ -322,14 +363,10 @@ where
                 }
                 Poll::Ready(Some(Ok(frame)))
             }
-            Poll::Ready(Some(Err(error))) => {
-                this.failed(Cause::Reset);
-                Poll::Ready(Some(Err(error.into())))
-            }
+            Poll::Ready(Some(Err(error))) => this.failed(Cause::Reset, error.into(), cx),
             Poll::Ready(None) => {
                 if this.was_cut() {
-                    this.failed(Cause::Reset);
-                    return Poll::Ready(Some(Err("the upstream's stream was reset".into())));
+                    return this.failed(Cause::Reset, "the upstream's stream was reset".into(), cx);
                 }
                 this.ended(this.end_arrival());
                 Poll::Ready(None)

@@ -84,6 +84,40 @@ async fn a_stream_that_is_cut_is_passed_on_as_a_cut() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_came_in_one_read_with_a_cut_leaves_before_it() {
+    let head = frame(HEADERS, END_HEADERS, 1, STATUS_200);
+    let event = frame(DATA, 0, 1, b"data: x\n\n");
+    for cut in [frame(RST_STREAM, 0, 1, CANCEL), frame(RST_STREAM, 0, 1, NO_ERROR), Vec::new()] {
+        for http2 in [false, true] {
+            let mut world = world();
+            let mut client = world.client();
+            if http2 {
+                let request = frame(HEADERS, END_HEADERS | END_STREAM, 1, POST);
+                client.send([PREFACE, &frame(SETTINGS, 0, 0, &[]), &request].concat()).await;
+            } else {
+                client.send(GET).await;
+            }
+            let mut up = upstream(&mut world).await;
+            up.send([&head[..], &event, &cut].concat()).await;
+            drop(up);
+            if http2 {
+                let mut seen = Vec::new();
+                read_frame(&mut client, &mut seen, RST_STREAM, 1).await;
+                assert!(holds(&seen, DATA, 1), "{cut:?}");
+            } else {
+                let answer = client.read_to("data: x\n\n\r\n").await;
+                assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
+                client.assert_closed().await;
+            }
+            let record = world.record().await;
+            assert_eq!((record.outcome, record.response_bytes), (Outcome::UpstreamReset, 9), "{cut:?}");
+            assert_eq!(world.in_flight(), 0);
+            world.assert_no_record();
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_status_without_a_standard_reason_gets_a_placeholder() {
     let mut world = world();
     let mut client = world.client();
