@@ -5,7 +5,9 @@
 //! and keeps what the whole exchange said ([`Facts`]). [`observer::Observer`] joins the two for one response.
 
 mod anthropic;
+mod gemini;
 pub mod observer;
+mod ollama;
 mod openai_chat;
 mod openai_responses;
 mod reader;
@@ -32,6 +34,10 @@ pub enum Dialect {
     OpenAiResponses,
     /// Anthropic Messages.
     Anthropic,
+    /// Ollama's own API.
+    Ollama,
+    /// Google's `generateContent`, of the Gemini API and of Vertex.
+    Gemini,
     /// Any other: passed and timed by bytes.
     Other,
 }
@@ -43,6 +49,8 @@ impl Dialect {
             Self::OpenAiChat => "openai_chat",
             Self::OpenAiResponses => "openai_responses",
             Self::Anthropic => "anthropic",
+            Self::Ollama => "ollama",
+            Self::Gemini => "gemini",
             Self::Other => "other",
         }
     }

@@ -1,8 +1,8 @@
 //! Reads the events of one reply by its dialect: pieces in, one [`Signal`] per event out.
 
 use super::{
-    Dialect, Facts, Signal, anthropic, openai_chat, openai_responses,
-    reply::{Event, Reply},
+    Dialect, Facts, Signal, anthropic, gemini, ollama, openai_chat, openai_responses,
+    reply::{ERROR, Event, Reply},
 };
 use crate::framing::json::{Free, Progress, Scanner, Value};
 
@@ -122,6 +122,11 @@ impl Reader {
         }
     }
 
+    /// The framing itself said that the reply is complete.
+    pub(super) const fn closed(&mut self) {
+        self.reply.ended = true;
+    }
+
     /// The next part of a reply that is one plain document.
     pub(super) fn document(&mut self, part: &[u8]) -> Progress {
         let before = self.scanner.progress();
@@ -132,6 +137,11 @@ impl Reader {
             self.reply.ended = true;
         }
         now
+    }
+
+    /// What it reads by.
+    pub(super) const fn dialect(&self) -> Dialect {
+        self.dialect
     }
 
     /// How far the present document was read.
@@ -156,6 +166,8 @@ impl Reader {
             Dialect::OpenAiChat | Dialect::Other => openai_chat::facts(&self.reply),
             Dialect::OpenAiResponses => openai_responses::facts(&self.reply),
             Dialect::Anthropic => anthropic::facts(&self.reply),
+            Dialect::Ollama => ollama::facts(&self.reply),
+            Dialect::Gemini => gemini::facts(&self.reply),
         }
     }
 
@@ -201,6 +213,12 @@ impl Reader {
             Dialect::Anthropic => scanner.read(&anthropic::TREE, part, &mut |field, value| {
                 anthropic::found(reply, event, field, value);
             }),
+            Dialect::Ollama => scanner.read(&ollama::TREE, part, &mut |field, value| {
+                ollama::found(reply, event, field, value);
+            }),
+            Dialect::Gemini => scanner.read(&gemini::TREE, part, &mut |field, value| {
+                gemini::found(reply, event, field, value);
+            }),
             Dialect::Other => {}
         }
     }
@@ -211,6 +229,8 @@ impl Reader {
             Dialect::OpenAiChat => openai_chat::found(reply, event, field, value),
             Dialect::OpenAiResponses => openai_responses::found(reply, event, field, value),
             Dialect::Anthropic => anthropic::found(reply, event, field, value),
+            Dialect::Ollama => ollama::found(reply, event, field, value),
+            Dialect::Gemini => gemini::found(reply, event, field, value),
             Dialect::Other => {}
         }
     }
@@ -221,6 +241,7 @@ impl Reader {
             Dialect::OpenAiChat => openai_chat::begin_error(reply, event),
             Dialect::OpenAiResponses => openai_responses::begin_error(reply, event),
             Dialect::Anthropic => anthropic::begin_error(reply, event),
+            Dialect::Ollama | Dialect::Gemini => reply.take(event, ERROR, Value::Object),
             Dialect::Other => {}
         }
     }
@@ -232,6 +253,8 @@ impl Reader {
             Dialect::OpenAiChat => openai_chat::end(reply, event),
             Dialect::OpenAiResponses => openai_responses::end(reply, event),
             Dialect::Anthropic => anthropic::end(reply, event),
+            Dialect::Ollama => ollama::end(reply, event),
+            Dialect::Gemini => gemini::end(reply, event),
             Dialect::Other => Signal::default(),
         }
     }

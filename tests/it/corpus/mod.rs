@@ -16,7 +16,7 @@ use http::{Request, Response, request, response};
 use streamgauge::dialect::{Dialect, recognise};
 
 /// Families that must match in full.
-const REQUIRED: [&str; 3] = ["anthropic", "openai-chat", "openai-responses"];
+const REQUIRED: [&str; 6] = ["anthropic", "gemini", "ollama", "openai-chat", "openai-responses", "vertex-gemini"];
 
 type Row = BTreeMap<String, String>;
 
@@ -39,7 +39,7 @@ struct Recording {
 }
 
 impl Recording {
-    /// A recording of one of the three dialects that was not stored compressed.
+    /// A recording of a dialect that is read, if it was not stored compressed.
     fn load(corpus: &Path, family: &str, name: &str) -> Option<Self> {
         let file = |kind: &str| corpus.join(family).join(format!("{name}.{kind}"));
         let request: serde_json::Value = serde_json::from_slice(&fs::read(file("request.json")).ok()?).ok()?;

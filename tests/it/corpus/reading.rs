@@ -6,8 +6,8 @@ use streamgauge::dialect::{Facts, Kinds, Observer, RequestScan, Signal, recognis
 
 use super::{REQUIRED, Recording, Row, corpus, rows};
 
-/// How many of the other recordings that speak one of the three dialects are known to match.
-const OTHERS_KNOWN: usize = 145;
+/// How many of the other recordings that speak a dialect that is read are known to match.
+const OTHERS_KNOWN: usize = 144;
 
 /// Bytes per read; 0 is all at once.
 const WIDTHS: [usize; 4] = [0, 64, 7, 1];
