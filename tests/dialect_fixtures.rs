@@ -9,8 +9,15 @@ use std::{fmt::Write, fs, path::Path};
 use http::Response;
 use streamgauge::dialect::{Dialect, Facts, Kinds, Observer, Signal};
 
-const DIALECTS: [Dialect; 5] =
-    [Dialect::OpenAiChat, Dialect::OpenAiResponses, Dialect::Anthropic, Dialect::Ollama, Dialect::Gemini];
+const DIALECTS: [Dialect; 7] = [
+    Dialect::OpenAiChat,
+    Dialect::OpenAiResponses,
+    Dialect::Anthropic,
+    Dialect::Ollama,
+    Dialect::Gemini,
+    Dialect::Cohere,
+    Dialect::Tgi,
+];
 
 #[test]
 fn replies_are_read_alike_wherever_they_are_cut() {

@@ -5,6 +5,7 @@
 //! and keeps what the whole exchange said ([`Facts`]). [`observer::Observer`] joins the two for one response.
 
 mod anthropic;
+mod cohere;
 mod gemini;
 pub mod observer;
 mod ollama;
@@ -14,6 +15,7 @@ mod reader;
 pub mod recognise;
 mod reply;
 pub mod request;
+mod tgi;
 pub mod usage;
 
 use std::ops::{BitOr, BitOrAssign};
@@ -38,6 +40,10 @@ pub enum Dialect {
     Ollama,
     /// Google's `generateContent`, of the Gemini API and of Vertex.
     Gemini,
+    /// Cohere's chat, version 2.
+    Cohere,
+    /// Text Generation Inference's own stream.
+    Tgi,
     /// Any other: passed and timed by bytes.
     Other,
 }
@@ -51,6 +57,8 @@ impl Dialect {
             Self::Anthropic => "anthropic",
             Self::Ollama => "ollama",
             Self::Gemini => "gemini",
+            Self::Cohere => "cohere",
+            Self::Tgi => "tgi",
             Self::Other => "other",
         }
     }

@@ -1,8 +1,9 @@
 //! Reads the events of one reply by its dialect: pieces in, one [`Signal`] per event out.
 
 use super::{
-    Dialect, Facts, Signal, anthropic, gemini, ollama, openai_chat, openai_responses,
+    Dialect, Facts, Signal, anthropic, cohere, gemini, ollama, openai_chat, openai_responses,
     reply::{ERROR, Event, Reply},
+    tgi,
 };
 use crate::framing::json::{Free, Progress, Scanner, Value};
 
@@ -168,6 +169,8 @@ impl Reader {
             Dialect::Anthropic => anthropic::facts(&self.reply),
             Dialect::Ollama => ollama::facts(&self.reply),
             Dialect::Gemini => gemini::facts(&self.reply),
+            Dialect::Cohere => cohere::facts(&self.reply),
+            Dialect::Tgi => tgi::facts(&self.reply),
         }
     }
 
@@ -219,6 +222,12 @@ impl Reader {
             Dialect::Gemini => scanner.read(&gemini::TREE, part, &mut |field, value| {
                 gemini::found(reply, event, field, value);
             }),
+            Dialect::Cohere => scanner.read(&cohere::TREE, part, &mut |field, value| {
+                cohere::found(reply, event, field, value);
+            }),
+            Dialect::Tgi => scanner.read(&tgi::TREE, part, &mut |field, value| {
+                tgi::found(reply, event, field, value);
+            }),
             Dialect::Other => {}
         }
     }
@@ -231,6 +240,8 @@ impl Reader {
             Dialect::Anthropic => anthropic::found(reply, event, field, value),
             Dialect::Ollama => ollama::found(reply, event, field, value),
             Dialect::Gemini => gemini::found(reply, event, field, value),
+            Dialect::Cohere => cohere::found(reply, event, field, value),
+            Dialect::Tgi => tgi::found(reply, event, field, value),
             Dialect::Other => {}
         }
     }
@@ -241,7 +252,9 @@ impl Reader {
             Dialect::OpenAiChat => openai_chat::begin_error(reply, event),
             Dialect::OpenAiResponses => openai_responses::begin_error(reply, event),
             Dialect::Anthropic => anthropic::begin_error(reply, event),
-            Dialect::Ollama | Dialect::Gemini => reply.take(event, ERROR, Value::Object),
+            Dialect::Ollama | Dialect::Gemini | Dialect::Cohere | Dialect::Tgi => {
+                reply.take(event, ERROR, Value::Object);
+            }
             Dialect::Other => {}
         }
     }
@@ -255,6 +268,8 @@ impl Reader {
             Dialect::Anthropic => anthropic::end(reply, event),
             Dialect::Ollama => ollama::end(reply, event),
             Dialect::Gemini => gemini::end(reply, event),
+            Dialect::Cohere => cohere::end(reply, event),
+            Dialect::Tgi => tgi::end(reply, event),
             Dialect::Other => Signal::default(),
         }
     }

@@ -120,6 +120,9 @@ fn told(parts: &Parts) -> RequestFacts {
         facts.model = rest.rsplit('/').next().and_then(percent_decoded);
         facts.stream = Some(verb.starts_with("stream"));
     }
+    if path.ends_with("/generate_stream") {
+        facts.stream = Some(true);
+    }
     if parts.method == http::Method::GET
         && parts.uri.query().is_some_and(|query| query.split('&').any(|pair| pair == "stream=true"))
     {
@@ -247,6 +250,7 @@ mod tests {
             let gemini = format!("/v1beta/models/gem%2Bini-1:{verb}");
             assert_facts(&gemini, &[], r#"{"contents":[]}"#, &facts(Some("gem+ini-1"), Some(stream)));
         }
+        assert_facts("/generate_stream", &[], r#"{"inputs":"x"}"#, &facts(None, Some(true)));
         let replay = Request::get("/v1/responses/r1?starting_after=3&stream=true").body(()).unwrap().into_parts().0;
         assert_eq!(scan(&replay).finish(), Some(facts(None, Some(true))));
         assert_eq!(percent_decoded("a%3Ab%2Fc%zz%4").as_deref(), Some("a:b/c%zz%4"));

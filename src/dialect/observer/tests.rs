@@ -2,7 +2,7 @@ use http::Response;
 use proptest::prelude::*;
 
 use super::*;
-use crate::dialect::{Kinds, anthropic, gemini, ollama, openai_chat, openai_responses};
+use crate::dialect::{Kinds, anthropic, cohere, gemini, ollama, openai_chat, openai_responses, tgi};
 
 fn observer(dialect: Dialect, headers: &[(&str, &str)]) -> Observer {
     let head = headers.iter().fold(Response::builder(), |head, (name, value)| head.header(*name, *value));
@@ -37,7 +37,15 @@ fn it_lives_in_thousands_of_streams_and_is_small() {
 
 #[test]
 fn the_dialects_trees_fit_their_nodes_numbers() {
-    for tree in [&openai_chat::TREE, &openai_responses::TREE, &anthropic::TREE, &gemini::TREE, &ollama::TREE] {
+    for tree in [
+        &openai_chat::TREE,
+        &openai_responses::TREE,
+        &anthropic::TREE,
+        &cohere::TREE,
+        &tgi::TREE,
+        &gemini::TREE,
+        &ollama::TREE,
+    ] {
         assert!(tree.len() < 255, "{} nodes", tree.len());
     }
 }

@@ -1,11 +1,11 @@
 //! Replayed through the whole data plane, cut at many places: the same bytes, the same first output, the same counts.
 
-use std::{fs, time::Duration};
+use std::time::Duration;
 
 use http::HeaderMap;
 use tokio::time::sleep;
 
-use super::{REQUIRED, Recording, Row, corpus, rows};
+use super::{REQUIRED, Recording, Row, corpus, expected};
 use crate::support::{LAST_CHUNK, Peer, World, WorldOptions};
 
 /// How a body is cut into frames, one a millisecond.
@@ -27,7 +27,7 @@ async fn recorded_replies_pass_the_whole_proxy() {
     let Some(corpus) = corpus() else { return };
     let (mut recordings, mut replays) = (0, 0);
     for (table, streamed) in [("EXPECTED.tsv", true), ("EXPECTED_NONSTREAM.tsv", false)] {
-        for row in rows(&fs::read_to_string(corpus.join(table)).unwrap()) {
+        for row in expected(&corpus, table) {
             if !REQUIRED.contains(&row["dialect"].as_str()) {
                 continue;
             }
