@@ -1,7 +1,7 @@
 //! Small self-made replies of each dialect with the signals and facts they must give, cut at every place.
 //!
-//! A reply is `tests/dialects/<dialect>/<name>` with the ending `.sse`, `.ndjson` or `.array` (streams by their framing) or
-//! `.json` (a plain document). Its `.expected` says of each event what it was (`r` reasoning, `a` answer, `t` tool, `E`
+//! A reply is `tests/dialects/<dialect>/<name>` with the ending `.sse`, `.ndjson`, `.array` or `.eventstream` (streams by their
+//! framing) or `.json` (a plain document). Its `.expected` says of each event what it was (`r` reasoning, `a` answer, `t` tool, `E`
 //! end, `!` error, `-` none of these), and what the reply said as a whole; a line that is not there means that it said nothing of the kind.
 
 use std::{fmt::Write, fs, path::Path};
@@ -9,7 +9,7 @@ use std::{fmt::Write, fs, path::Path};
 use http::Response;
 use streamgauge::dialect::{Dialect, Facts, Kinds, Observer, Signal};
 
-const DIALECTS: [Dialect; 7] = [
+const DIALECTS: [Dialect; 8] = [
     Dialect::OpenAiChat,
     Dialect::OpenAiResponses,
     Dialect::Anthropic,
@@ -17,6 +17,7 @@ const DIALECTS: [Dialect; 7] = [
     Dialect::Gemini,
     Dialect::Cohere,
     Dialect::Tgi,
+    Dialect::BedrockConverse,
 ];
 
 #[test]
@@ -29,6 +30,7 @@ fn replies_are_read_alike_wherever_they_are_cut() {
             let content_type = match path.extension().unwrap().to_str().unwrap() {
                 "sse" => "text/event-stream; charset=utf-8",
                 "ndjson" => "application/x-ndjson",
+                "eventstream" => "application/vnd.amazon.eventstream",
                 "json" | "array" => "application/json",
                 _ => continue,
             };

@@ -5,6 +5,7 @@
 //! and keeps what the whole exchange said ([`Facts`]). [`observer::Observer`] joins the two for one response.
 
 mod anthropic;
+mod bedrock_converse;
 mod cohere;
 mod gemini;
 pub mod observer;
@@ -44,6 +45,8 @@ pub enum Dialect {
     Cohere,
     /// Text Generation Inference's own stream.
     Tgi,
+    /// Amazon Bedrock's Converse.
+    BedrockConverse,
     /// Any other: passed and timed by bytes.
     Other,
 }
@@ -59,6 +62,7 @@ impl Dialect {
             Self::Gemini => "gemini",
             Self::Cohere => "cohere",
             Self::Tgi => "tgi",
+            Self::BedrockConverse => "bedrock_converse",
             Self::Other => "other",
         }
     }

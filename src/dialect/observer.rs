@@ -13,7 +13,7 @@ use super::{
 use crate::framing::{
     Framed, array,
     json::Progress,
-    ndjson,
+    messages, ndjson,
     sse::{Framer, Piece},
     twin::Twin,
 };
@@ -34,6 +34,8 @@ pub struct Observer {
     skipped: u32,
     framer: Framer,
     reader: Reader,
+    /// Of a body of binary messages.
+    messages: Option<Box<messages::Framer>>,
     /// The last output event that others may be alike to, and what it said. Allocated at the first.
     twin: Option<Box<(Twin, Signal)>>,
 }
@@ -44,6 +46,8 @@ enum Body {
     Events,
     Lines(ndjson::Framer),
     Array(array::Framer),
+    /// By [`Observer::messages`].
+    Messages,
     Document,
     /// The head does not say: the first byte does.
     Untold,
@@ -64,6 +68,7 @@ impl Observer {
             Some("application/x-ndjson" | "application/ndjson" | "application/jsonl") => {
                 Body::Lines(ndjson::Framer::default())
             }
+            Some("application/vnd.amazon.eventstream") => Body::Messages,
             Some(essence) if essence.ends_with("+json") => Body::Document,
             None | Some("application/octet-stream") => Body::Untold,
             Some(_) => Body::Blind,
@@ -74,7 +79,16 @@ impl Observer {
             _ if body == Body::Events && dialect == Dialect::Other => Some(ObserverOff::UnknownDialect),
             _ => None,
         };
-        Self { body, off, row: 0, skipped: 0, framer: Framer::default(), reader: Reader::new(dialect), twin: None }
+        Self {
+            body,
+            off,
+            row: 0,
+            skipped: 0,
+            framer: Framer::default(),
+            reader: Reader::new(dialect),
+            messages: (body == Body::Messages).then(Box::default),
+            twin: None,
+        }
     }
 
     /// Whether the response is a stream of events (and not one plain document). Without a content type that is known
@@ -103,6 +117,15 @@ impl Observer {
                 }
                 self.body = Body::Array(framer);
             }
+            Body::Messages => {
+                if let Some(mut framer) = self.messages.take() {
+                    self.read_framed(&mut *framer, bytes, event);
+                    if framer.is_lost() {
+                        self.off = Some(ObserverOff::Malformed);
+                    }
+                    self.messages = Some(framer);
+                }
+            }
             Body::Document => self.read_document(bytes),
             Body::Untold => self.read_untold(bytes, event),
             Body::Blind => {}
@@ -114,13 +137,18 @@ impl Observer {
         if !matches!(self.off, None | Some(ObserverOff::UnknownDialect)) {
             return;
         }
-        let Self { framer, reader, body, .. } = self;
+        let Self { framer, reader, body, messages, .. } = self;
         let mut read = None;
         let mut piece = |piece: Piece<'_>| read = take(reader, piece);
         match body {
             Body::Events => framer.end(&mut piece),
             Body::Lines(framer) => framer.end(&mut piece),
             Body::Array(framer) => framer.end(&mut piece),
+            Body::Messages => {
+                if let Some(framer) = messages {
+                    framer.end(&mut piece);
+                }
+            }
             Body::Document | Body::Untold | Body::Blind => {}
         }
         if let Some(read) = read {
@@ -294,6 +322,7 @@ fn take(reader: &mut Reader, piece: Piece<'_>) -> Option<Read> {
         Piece::Name(part) => reader.name(part),
         Piece::Bare(part) => reader.stray(part, false),
         Piece::Error(part) => reader.stray(part, true),
+        Piece::Exception(name) => reader.exception(name),
         Piece::End { data } => return Some(reader.end(data)),
     }
     None

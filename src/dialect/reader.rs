@@ -1,8 +1,8 @@
 //! Reads the events of one reply by its dialect: pieces in, one [`Signal`] per event out.
 
 use super::{
-    Dialect, Facts, Signal, anthropic, cohere, gemini, ollama, openai_chat, openai_responses,
-    reply::{ERROR, Event, Reply},
+    Dialect, Facts, Signal, anthropic, bedrock_converse, cohere, gemini, ollama, openai_chat, openai_responses,
+    reply::{ERROR, ERROR_TYPE, Event, Reply},
     tgi,
 };
 use crate::framing::json::{Free, Progress, Scanner, Value};
@@ -76,6 +76,13 @@ impl Reader {
         follow(&mut self.name, ERROR_NAME, part);
     }
 
+    /// The event is an exception of this name (which may be empty).
+    pub(super) fn exception(&mut self, name: &[u8]) {
+        self.open();
+        self.begin_error();
+        self.reply.take(&mut self.event, ERROR_TYPE, Value::Text(name));
+    }
+
     /// JSON outside of data, or the value of an `error` field: what it says is taken, but it is no event.
     pub(super) fn stray(&mut self, part: &[u8], error: bool) {
         if !self.open {
@@ -118,6 +125,7 @@ impl Reader {
         }
         match self.scanner.progress() {
             Progress::Closed => Read::Event(self.dialect_end()),
+            Progress::Blank if self.event.error => Read::Event(self.dialect_end()),
             Progress::Blank if self.done == NO_MATCH || self.done == 0 => Read::Event(Signal::default()),
             _ => Read::Unreadable,
         }
@@ -171,6 +179,7 @@ impl Reader {
             Dialect::Gemini => gemini::facts(&self.reply),
             Dialect::Cohere => cohere::facts(&self.reply),
             Dialect::Tgi => tgi::facts(&self.reply),
+            Dialect::BedrockConverse => bedrock_converse::facts(&self.reply),
         }
     }
 
@@ -228,6 +237,9 @@ impl Reader {
             Dialect::Tgi => scanner.read(&tgi::TREE, part, &mut |field, value| {
                 tgi::found(reply, event, field, value);
             }),
+            Dialect::BedrockConverse => scanner.read(&bedrock_converse::TREE, part, &mut |field, value| {
+                bedrock_converse::found(reply, event, field, value);
+            }),
             Dialect::Other => {}
         }
     }
@@ -242,6 +254,7 @@ impl Reader {
             Dialect::Gemini => gemini::found(reply, event, field, value),
             Dialect::Cohere => cohere::found(reply, event, field, value),
             Dialect::Tgi => tgi::found(reply, event, field, value),
+            Dialect::BedrockConverse => bedrock_converse::found(reply, event, field, value),
             Dialect::Other => {}
         }
     }
@@ -252,7 +265,7 @@ impl Reader {
             Dialect::OpenAiChat => openai_chat::begin_error(reply, event),
             Dialect::OpenAiResponses => openai_responses::begin_error(reply, event),
             Dialect::Anthropic => anthropic::begin_error(reply, event),
-            Dialect::Ollama | Dialect::Gemini | Dialect::Cohere | Dialect::Tgi => {
+            Dialect::Ollama | Dialect::Gemini | Dialect::Cohere | Dialect::Tgi | Dialect::BedrockConverse => {
                 reply.take(event, ERROR, Value::Object);
             }
             Dialect::Other => {}
@@ -270,6 +283,7 @@ impl Reader {
             Dialect::Gemini => gemini::end(reply, event),
             Dialect::Cohere => cohere::end(reply, event),
             Dialect::Tgi => tgi::end(reply, event),
+            Dialect::BedrockConverse => bedrock_converse::end(reply, event),
             Dialect::Other => Signal::default(),
         }
     }

@@ -72,7 +72,7 @@ const ROWS: &[Row] = &[
     row(Ends("/interactions"), Post, Endpoint::Generate, Dialect::Other),
     row(Ends("GenerativeService.BidiGenerateContent"), Get, Endpoint::Realtime, Dialect::Other),
     row(Ends("/realtime"), Any, Endpoint::Realtime, Dialect::Other),
-    row(Has(&["/model/", "/converse"]), Post, Endpoint::Chat, Dialect::Other),
+    row(Has(&["/model/", "/converse"]), Post, Endpoint::Chat, Dialect::BedrockConverse),
     row(Has(&["/model/", "/invoke"]), Post, Endpoint::Generate, Dialect::Other),
     row(Ends("/api/chat"), Post, Endpoint::Chat, Dialect::Ollama),
     row(Ends("/api/generate"), Post, Endpoint::Generate, Dialect::Ollama),
@@ -205,6 +205,7 @@ mod tests {
                 Dialect::Gemini,
             ),
             ("/v1/projects/p/locations/l/endpoints/7:generateContent", Endpoint::Generate, Dialect::Gemini),
+            ("/model/anthropic.claude%3A0/converse-stream", Endpoint::Chat, Dialect::BedrockConverse),
             ("/v2/chat", Endpoint::Chat, Dialect::Cohere),
             ("/generate_stream", Endpoint::Generate, Dialect::Tgi),
             ("/v2/models/m/generate_stream", Endpoint::Generate, Dialect::Other),
@@ -218,7 +219,6 @@ mod tests {
     fn other_requests_have_an_endpoint_where_they_have_one() {
         for (method, path, endpoint) in [
             ("POST", "/v1beta/models/e:batchEmbedContents", Endpoint::Embeddings),
-            ("POST", "/model/anthropic.claude%3A0/converse-stream", Endpoint::Chat),
             ("POST", "/model/amazon.nova/invoke", Endpoint::Generate),
             ("POST", "/v1/chat", Endpoint::Chat),
             ("POST", "/completion", Endpoint::Generate),

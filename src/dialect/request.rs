@@ -104,7 +104,7 @@ fn is_json(parts: &Parts) -> bool {
     json && !compressed
 }
 
-/// What the path and the query say: Azure's deployment, Google's model and verb, a replay's `stream=true`.
+/// What the path and the query say: Azure's deployment, Google's and Bedrock's model and verb, a replay's `stream=true`.
 fn told(parts: &Parts) -> RequestFacts {
     let path = parts.uri.path();
     let mut facts = RequestFacts::default();
@@ -119,6 +119,13 @@ fn told(parts: &Parts) -> RequestFacts {
     } else if let Some((rest, verb @ ("generateContent" | "streamGenerateContent"))) = path.rsplit_once(':') {
         facts.model = rest.rsplit('/').next().and_then(percent_decoded);
         facts.stream = Some(verb.starts_with("stream"));
+    }
+    if let Some((_, rest)) = path.split_once("/model/")
+        && let Some((model, verb @ ("converse" | "converse-stream" | "invoke" | "invoke-with-response-stream"))) =
+            rest.rsplit_once('/')
+    {
+        facts.model = percent_decoded(model);
+        facts.stream = Some(verb.ends_with("stream"));
     }
     if path.ends_with("/generate_stream") {
         facts.stream = Some(true);
@@ -251,6 +258,9 @@ mod tests {
             assert_facts(&gemini, &[], r#"{"contents":[]}"#, &facts(Some("gem+ini-1"), Some(stream)));
         }
         assert_facts("/generate_stream", &[], r#"{"inputs":"x"}"#, &facts(None, Some(true)));
+        let arn = "/model/arn%3Aaws%3Abedrock%3Ax%3A1%3Aprofile%2Fp/converse-stream";
+        assert_facts(arn, &[], "{}", &facts(Some("arn:aws:bedrock:x:1:profile/p"), Some(true)));
+        assert_facts("/model/a:0/invoke", &[], "{}", &facts(Some("a:0"), Some(false)));
         let replay = Request::get("/v1/responses/r1?starting_after=3&stream=true").body(()).unwrap().into_parts().0;
         assert_eq!(scan(&replay).finish(), Some(facts(None, Some(true))));
         assert_eq!(percent_decoded("a%3Ab%2Fc%zz%4").as_deref(), Some("a:b/c%zz%4"));

@@ -1,11 +1,12 @@
 //! Bytes in, events out in pieces, across any split. Pure: no time, no I/O, no failure, no allocation on the usual path.
 //!
-//! [`sse`], [`ndjson`] and [`array`] cut a body into events, [`json`] walks a document for the fields of a [`json::Tree`], [`twin`] knows an
+//! [`sse`], [`ndjson`], [`array`] and [`messages`] cut a body into events, [`json`] walks a document for the fields of a [`json::Tree`], [`twin`] knows an
 //! event again that differs from an earlier one in nothing but values nobody asked for.
 
 pub mod array;
 mod bytes;
 pub mod json;
+pub mod messages;
 pub mod ndjson;
 pub mod sse;
 pub mod twin;

@@ -2,7 +2,7 @@ use http::Response;
 use proptest::prelude::*;
 
 use super::*;
-use crate::dialect::{Kinds, anthropic, cohere, gemini, ollama, openai_chat, openai_responses, tgi};
+use crate::dialect::{Kinds, anthropic, bedrock_converse, cohere, gemini, ollama, openai_chat, openai_responses, tgi};
 
 fn observer(dialect: Dialect, headers: &[(&str, &str)]) -> Observer {
     let head = headers.iter().fold(Response::builder(), |head, (name, value)| head.header(*name, *value));
@@ -41,6 +41,7 @@ fn the_dialects_trees_fit_their_nodes_numbers() {
         &openai_chat::TREE,
         &openai_responses::TREE,
         &anthropic::TREE,
+        &bedrock_converse::TREE,
         &cohere::TREE,
         &tgi::TREE,
         &gemini::TREE,

@@ -16,8 +16,17 @@ use http::{Request, Response, request, response};
 use streamgauge::dialect::{Dialect, recognise};
 
 /// Families that must match in full.
-const REQUIRED: [&str; 8] =
-    ["anthropic", "cohere", "gemini", "ollama", "openai-chat", "openai-responses", "tgi", "vertex-gemini"];
+const REQUIRED: [&str; 9] = [
+    "anthropic",
+    "bedrock-converse",
+    "cohere",
+    "gemini",
+    "ollama",
+    "openai-chat",
+    "openai-responses",
+    "tgi",
+    "vertex-gemini",
+];
 
 /// Reference values that are wrong: family, name, column and what is right.
 const CORRECTED: [[&str; 4]; 1] = [
