@@ -1,24 +1,37 @@
 //! Small self-made replies of each dialect with the signals and facts they must give, cut at every place.
 //!
-//! A reply is `tests/dialects/<dialect>/<name>.sse` (a stream) or `.json` (a plain document). Its `.expected` says of each
-//! event what it was (`r` reasoning, `a` answer, `t` tool, `E` end, `!` error, `-` none of these), and what the
-//! reply said as a whole; a line that is not there means that it said nothing of the kind.
+//! A reply is `tests/dialects/<dialect>/<name>` with the ending `.sse`, `.ndjson`, `.array` or `.eventstream` (streams by their
+//! framing) or `.json` (a plain document). Its `.expected` says of each event what it was (`r` reasoning, `a` answer, `t` tool, `E`
+//! end, `!` error, `-` none of these), and what the reply said as a whole; a line that is not there means that it said nothing of the kind.
 
 use std::{fmt::Write, fs, path::Path};
 
 use http::Response;
 use streamgauge::dialect::{Dialect, Facts, Kinds, Observer, Signal};
 
+const DIALECTS: [Dialect; 8] = [
+    Dialect::OpenAiChat,
+    Dialect::OpenAiResponses,
+    Dialect::Anthropic,
+    Dialect::Ollama,
+    Dialect::Gemini,
+    Dialect::Cohere,
+    Dialect::Tgi,
+    Dialect::BedrockConverse,
+];
+
 #[test]
 fn replies_are_read_alike_wherever_they_are_cut() {
     let mut replies = 0;
-    for dialect in [Dialect::OpenAiChat, Dialect::OpenAiResponses, Dialect::Anthropic] {
+    for dialect in DIALECTS {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/dialects").join(dialect.as_str());
         for file in fs::read_dir(&folder).unwrap() {
             let path = file.unwrap().path();
             let content_type = match path.extension().unwrap().to_str().unwrap() {
                 "sse" => "text/event-stream; charset=utf-8",
-                "json" => "application/json",
+                "ndjson" => "application/x-ndjson",
+                "eventstream" => "application/vnd.amazon.eventstream",
+                "json" | "array" => "application/json",
                 _ => continue,
             };
             let body = fs::read(&path).unwrap();

@@ -5,13 +5,18 @@
 //! and keeps what the whole exchange said ([`Facts`]). [`observer::Observer`] joins the two for one response.
 
 mod anthropic;
+mod bedrock_converse;
+mod cohere;
+mod gemini;
 pub mod observer;
+mod ollama;
 mod openai_chat;
 mod openai_responses;
 mod reader;
 pub mod recognise;
 mod reply;
 pub mod request;
+mod tgi;
 pub mod usage;
 
 use std::ops::{BitOr, BitOrAssign};
@@ -32,6 +37,16 @@ pub enum Dialect {
     OpenAiResponses,
     /// Anthropic Messages.
     Anthropic,
+    /// Ollama's own API.
+    Ollama,
+    /// Google's `generateContent`, of the Gemini API and of Vertex.
+    Gemini,
+    /// Cohere's chat, version 2.
+    Cohere,
+    /// Text Generation Inference's own stream.
+    Tgi,
+    /// Amazon Bedrock's Converse.
+    BedrockConverse,
     /// Any other: passed and timed by bytes.
     Other,
 }
@@ -43,6 +58,11 @@ impl Dialect {
             Self::OpenAiChat => "openai_chat",
             Self::OpenAiResponses => "openai_responses",
             Self::Anthropic => "anthropic",
+            Self::Ollama => "ollama",
+            Self::Gemini => "gemini",
+            Self::Cohere => "cohere",
+            Self::Tgi => "tgi",
+            Self::BedrockConverse => "bedrock_converse",
             Self::Other => "other",
         }
     }

@@ -11,8 +11,10 @@ use super::{
     reader::{Read, Reader},
 };
 use crate::framing::{
+    Framed, array,
     inflate::{Fault, Inflater},
     json::Progress,
+    messages, ndjson,
     sse::{Framer, Piece},
     twin::Twin,
 };
@@ -37,6 +39,8 @@ pub struct Observer {
     skipped: u32,
     framer: Framer,
     reader: Reader,
+    /// Of a body of binary messages.
+    messages: Option<Box<messages::Framer>>,
     /// The last output event that others may be alike to, and what it said. Allocated at the first.
     twin: Option<Box<(Twin, Signal)>>,
 }
@@ -45,6 +49,10 @@ pub struct Observer {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Body {
     Events,
+    Lines(ndjson::Framer),
+    Array(array::Framer),
+    /// By [`Observer::messages`].
+    Messages,
     Document,
     /// The head does not say: the first byte does.
     Untold,
@@ -59,7 +67,13 @@ impl Observer {
         let body = match essence(&head.headers, &CONTENT_TYPE).as_deref() {
             Some("text/event-stream") => Body::Events,
             _ if dialect == Dialect::Other => Body::Blind,
+            // What begins with a bracket is a stream.
+            Some("application/json") if dialect == Dialect::Gemini => Body::Untold,
             Some("application/json") => Body::Document,
+            Some("application/x-ndjson" | "application/ndjson" | "application/jsonl") => {
+                Body::Lines(ndjson::Framer::default())
+            }
+            Some("application/vnd.amazon.eventstream") => Body::Messages,
             Some(essence) if essence.ends_with("+json") => Body::Document,
             None | Some("application/octet-stream") => Body::Untold,
             Some(_) => Body::Blind,
@@ -80,6 +94,7 @@ impl Observer {
             skipped: 0,
             framer: Framer::default(),
             reader: Reader::new(dialect),
+            messages: (body == Body::Messages).then(Box::default),
             twin: None,
         }
     }
@@ -87,7 +102,7 @@ impl Observer {
     /// Whether the response is a stream of events (and not one plain document). Without a content type that is known
     /// only once its first byte was read.
     pub fn is_stream(&self) -> bool {
-        self.body == Body::Events
+        !matches!(self.body, Body::Document | Body::Untold | Body::Blind)
     }
 
     /// Reads the next bytes of the body; `event` is called for each event completed in them, in order. Events of an
@@ -104,12 +119,23 @@ impl Observer {
     /// The body has ended: an event without its closing blank line is one too.
     pub fn end(&mut self, event: &mut impl FnMut(Signal)) {
         self.inflater = None;
-        if self.body != Body::Events || !self.is_reading() {
+        if !self.is_reading() {
             return;
         }
-        let Self { framer, reader, .. } = self;
+        let Self { framer, reader, body, messages, .. } = self;
         let mut read = None;
-        framer.end(&mut |piece| read = take(reader, piece));
+        let mut piece = |piece: Piece<'_>| read = take(reader, piece);
+        match body {
+            Body::Events => framer.end(&mut piece),
+            Body::Lines(framer) => framer.end(&mut piece),
+            Body::Array(framer) => framer.end(&mut piece),
+            Body::Messages => {
+                if let Some(framer) = messages {
+                    framer.end(&mut piece);
+                }
+            }
+            Body::Document | Body::Untold | Body::Blind => {}
+        }
         if let Some(read) = read {
             self.book(read, event);
         }
@@ -142,6 +168,26 @@ impl Observer {
         }
         match self.body {
             Body::Events => self.read_events(bytes, event),
+            Body::Lines(mut framer) => {
+                self.read_framed(&mut framer, bytes, event);
+                self.body = Body::Lines(framer);
+            }
+            Body::Array(mut framer) => {
+                self.read_framed(&mut framer, bytes, event);
+                if framer.is_closed() {
+                    self.reader.closed();
+                }
+                self.body = Body::Array(framer);
+            }
+            Body::Messages => {
+                if let Some(mut framer) = self.messages.take() {
+                    self.read_framed(&mut *framer, bytes, event);
+                    if framer.is_lost() {
+                        self.off = Some(ObserverOff::Malformed);
+                    }
+                    self.messages = Some(framer);
+                }
+            }
             Body::Document => self.read_document(bytes),
             Body::Untold => self.read_untold(bytes, event),
             Body::Blind => {}
@@ -217,6 +263,44 @@ impl Observer {
         len
     }
 
+    /// Reads a body of any other framing than that of [`Self::read_events`], by its framer.
+    fn read_framed(&mut self, framer: &mut impl Framed, bytes: &[u8], event: &mut impl FnMut(Signal)) {
+        let mut at = 0;
+        while at < bytes.len() && self.off.is_none() {
+            let rest = &bytes[at..];
+            let whole = framer.between_events();
+            let reader = &mut self.reader;
+            if whole
+                && let Some(twin) = &mut self.twin
+                && let Some(len) = twin.0.recognise(rest, &mut |field, number| reader.tell(field, number))
+            {
+                at += len;
+                self.row = 0;
+                event(twin.1);
+                continue;
+            }
+            let mut read = None;
+            let (mut parts, mut document) = (0, 0);
+            let len = framer.read(rest, &mut |piece| {
+                if let Piece::Data(_, at) = piece {
+                    parts += 1;
+                    document = at;
+                }
+                read = take(reader, piece);
+            });
+            if let Some(read) = read {
+                if let Read::Event(signal) = read
+                    && whole
+                    && parts == 1
+                {
+                    self.remember(&rest[..len], document, signal);
+                }
+                self.book(read, event);
+            }
+            at += len;
+        }
+    }
+
     fn remember(&mut self, event: &[u8], document: usize, signal: Signal) {
         if signal.output.is_empty() || !Twin::fits(event.len()) {
             return;
@@ -258,6 +342,7 @@ impl Observer {
     fn read_untold(&mut self, bytes: &[u8], event: &mut impl FnMut(Signal)) {
         if let Some(first) = bytes.iter().find(|byte| !byte.is_ascii_whitespace()) {
             self.body = match first {
+                b'[' if self.reader.dialect() == Dialect::Gemini => Body::Array(array::Framer::default()),
                 b'{' | b'[' => Body::Document,
                 b'd' | b'e' | b'i' | b'r' | b':' | 0xef => Body::Events,
                 _ => Body::Blind,
@@ -275,6 +360,7 @@ fn take(reader: &mut Reader, piece: Piece<'_>) -> Option<Read> {
         Piece::Name(part) => reader.name(part),
         Piece::Bare(part) => reader.stray(part, false),
         Piece::Error(part) => reader.stray(part, true),
+        Piece::Exception(name) => reader.exception(name),
         Piece::End { data } => return Some(reader.end(data)),
     }
     None

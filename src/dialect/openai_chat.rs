@@ -30,9 +30,6 @@ const STATUS_CODE: u8 = OWN + 10;
 /// [`Event::kind`] of an object that is an error itself.
 const BARE_ERROR: u8 = 1;
 
-/// A finish reason whose choice's index has not been read yet.
-const NO_INDEX: u32 = u32::MAX;
-
 pub(super) static TREE: LazyLock<Tree> = LazyLock::new(|| {
     let fields = [
         ("choices[]", CHOICE, Want::Whether),
@@ -84,28 +81,12 @@ pub(super) fn found(reply: &mut Reply, event: &mut Event, field: u8, value: Valu
             add(event, Kinds::REASONING, value);
             reply.summarised |= is_something(value);
         }
-        CHOICE => {
-            settle(reply, u32::from(event.choices.saturating_sub(1)));
-            event.choice = None;
-            event.choices = event.choices.saturating_add(1);
-            reply.multi_choice |= event.choices > 1;
-        }
-        INDEX => {
-            let index = match value {
-                Value::Number(b"0") => Some(0),
-                Value::Number(text) => std::str::from_utf8(text).ok().and_then(|text| text.parse().ok()),
-                _ => None,
-            };
-            event.choice = index;
-            if let Some(index) = index {
-                reply.multi_choice |= index > 0;
-                settle(reply, index);
-            }
-        }
+        CHOICE => reply.choice(event),
+        INDEX => reply.index(event, value),
         FINISH => {
             if let Some(reason) = name(value) {
                 event.telling = true;
-                reply.finish(event.choice.unwrap_or(NO_INDEX), reason);
+                reply.choice_finish(event, reason);
             }
         }
         OBJECT => {
@@ -136,7 +117,7 @@ pub(super) fn begin_error(reply: &mut Reply, event: &mut Event) {
 /// The event has ended.
 #[inline]
 pub(super) fn end(reply: &mut Reply, event: &Event) -> Signal {
-    settle(reply, u32::from(event.choices.saturating_sub(1)));
+    reply.settle(event);
     reply.end(event, event.output, false)
 }
 
@@ -174,13 +155,5 @@ pub(super) fn facts(reply: &Reply) -> Facts {
 fn add(event: &mut Event, kinds: Kinds, value: Value<'_>) {
     if is_something(value) {
         event.output |= kinds;
-    }
-}
-
-/// Gives a finish reason that came before its choice's index the index.
-fn settle(reply: &mut Reply, index: u32) {
-    if let Some(place) = reply.finish.iter().position(|(choice, _)| *choice == NO_INDEX) {
-        let (_, reason) = reply.finish.swap_remove(place);
-        reply.finish(index, reason);
     }
 }

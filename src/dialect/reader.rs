@@ -1,8 +1,9 @@
 //! Reads the events of one reply by its dialect: pieces in, one [`Signal`] per event out.
 
 use super::{
-    Dialect, Facts, Signal, anthropic, openai_chat, openai_responses,
-    reply::{Event, Reply},
+    Dialect, Facts, Signal, anthropic, bedrock_converse, cohere, gemini, ollama, openai_chat, openai_responses,
+    reply::{ERROR, ERROR_TYPE, Event, Reply},
+    tgi,
 };
 use crate::framing::json::{Free, Progress, Scanner, Value};
 
@@ -75,6 +76,13 @@ impl Reader {
         follow(&mut self.name, ERROR_NAME, part);
     }
 
+    /// The event is an exception of this name (which may be empty).
+    pub(super) fn exception(&mut self, name: &[u8]) {
+        self.open();
+        self.begin_error();
+        self.reply.take(&mut self.event, ERROR_TYPE, Value::Text(name));
+    }
+
     /// JSON outside of data, or the value of an `error` field: what it says is taken, but it is no event.
     pub(super) fn stray(&mut self, part: &[u8], error: bool) {
         if !self.open {
@@ -117,9 +125,15 @@ impl Reader {
         }
         match self.scanner.progress() {
             Progress::Closed => Read::Event(self.dialect_end()),
+            Progress::Blank if self.event.error => Read::Event(self.dialect_end()),
             Progress::Blank if self.done == NO_MATCH || self.done == 0 => Read::Event(Signal::default()),
             _ => Read::Unreadable,
         }
+    }
+
+    /// The framing itself said that the reply is complete.
+    pub(super) const fn closed(&mut self) {
+        self.reply.ended = true;
     }
 
     /// The next part of a reply that is one plain document.
@@ -132,6 +146,11 @@ impl Reader {
             self.reply.ended = true;
         }
         now
+    }
+
+    /// What it reads by.
+    pub(super) const fn dialect(&self) -> Dialect {
+        self.dialect
     }
 
     /// How far the present document was read.
@@ -156,6 +175,11 @@ impl Reader {
             Dialect::OpenAiChat | Dialect::Other => openai_chat::facts(&self.reply),
             Dialect::OpenAiResponses => openai_responses::facts(&self.reply),
             Dialect::Anthropic => anthropic::facts(&self.reply),
+            Dialect::Ollama => ollama::facts(&self.reply),
+            Dialect::Gemini => gemini::facts(&self.reply),
+            Dialect::Cohere => cohere::facts(&self.reply),
+            Dialect::Tgi => tgi::facts(&self.reply),
+            Dialect::BedrockConverse => bedrock_converse::facts(&self.reply),
         }
     }
 
@@ -201,6 +225,21 @@ impl Reader {
             Dialect::Anthropic => scanner.read(&anthropic::TREE, part, &mut |field, value| {
                 anthropic::found(reply, event, field, value);
             }),
+            Dialect::Ollama => scanner.read(&ollama::TREE, part, &mut |field, value| {
+                ollama::found(reply, event, field, value);
+            }),
+            Dialect::Gemini => scanner.read(&gemini::TREE, part, &mut |field, value| {
+                gemini::found(reply, event, field, value);
+            }),
+            Dialect::Cohere => scanner.read(&cohere::TREE, part, &mut |field, value| {
+                cohere::found(reply, event, field, value);
+            }),
+            Dialect::Tgi => scanner.read(&tgi::TREE, part, &mut |field, value| {
+                tgi::found(reply, event, field, value);
+            }),
+            Dialect::BedrockConverse => scanner.read(&bedrock_converse::TREE, part, &mut |field, value| {
+                bedrock_converse::found(reply, event, field, value);
+            }),
             Dialect::Other => {}
         }
     }
@@ -211,6 +250,11 @@ impl Reader {
             Dialect::OpenAiChat => openai_chat::found(reply, event, field, value),
             Dialect::OpenAiResponses => openai_responses::found(reply, event, field, value),
             Dialect::Anthropic => anthropic::found(reply, event, field, value),
+            Dialect::Ollama => ollama::found(reply, event, field, value),
+            Dialect::Gemini => gemini::found(reply, event, field, value),
+            Dialect::Cohere => cohere::found(reply, event, field, value),
+            Dialect::Tgi => tgi::found(reply, event, field, value),
+            Dialect::BedrockConverse => bedrock_converse::found(reply, event, field, value),
             Dialect::Other => {}
         }
     }
@@ -221,6 +265,9 @@ impl Reader {
             Dialect::OpenAiChat => openai_chat::begin_error(reply, event),
             Dialect::OpenAiResponses => openai_responses::begin_error(reply, event),
             Dialect::Anthropic => anthropic::begin_error(reply, event),
+            Dialect::Ollama | Dialect::Gemini | Dialect::Cohere | Dialect::Tgi | Dialect::BedrockConverse => {
+                reply.take(event, ERROR, Value::Object);
+            }
             Dialect::Other => {}
         }
     }
@@ -232,6 +279,11 @@ impl Reader {
             Dialect::OpenAiChat => openai_chat::end(reply, event),
             Dialect::OpenAiResponses => openai_responses::end(reply, event),
             Dialect::Anthropic => anthropic::end(reply, event),
+            Dialect::Ollama => ollama::end(reply, event),
+            Dialect::Gemini => gemini::end(reply, event),
+            Dialect::Cohere => cohere::end(reply, event),
+            Dialect::Tgi => tgi::end(reply, event),
+            Dialect::BedrockConverse => bedrock_converse::end(reply, event),
             Dialect::Other => Signal::default(),
         }
     }

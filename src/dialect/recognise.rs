@@ -65,19 +65,23 @@ const ROWS: &[Row] = &[
     row(Ends("/complete"), Post, Endpoint::Completions, Dialect::Anthropic),
     row(Has(&["/publishers/anthropic/models/", ":streamRawPredict"]), Post, Endpoint::Messages, Dialect::Anthropic),
     row(Has(&["/publishers/anthropic/models/", ":rawPredict"]), Post, Endpoint::Messages, Dialect::Anthropic),
-    row(Has(&["/models/", ":streamGenerateContent"]), Post, Endpoint::Generate, Dialect::Other),
-    row(Has(&["/models/", ":generateContent"]), Post, Endpoint::Generate, Dialect::Other),
+    row(Ends(":streamGenerateContent"), Post, Endpoint::Generate, Dialect::Gemini),
+    row(Ends(":generateContent"), Post, Endpoint::Generate, Dialect::Gemini),
     row(Has(&["/models/", ":embedContent"]), Post, Endpoint::Embeddings, Dialect::Other),
     row(Has(&["/models/", ":batchEmbedContents"]), Post, Endpoint::Embeddings, Dialect::Other),
     row(Ends("/interactions"), Post, Endpoint::Generate, Dialect::Other),
     row(Ends("GenerativeService.BidiGenerateContent"), Get, Endpoint::Realtime, Dialect::Other),
     row(Ends("/realtime"), Any, Endpoint::Realtime, Dialect::Other),
-    row(Has(&["/model/", "/converse"]), Post, Endpoint::Chat, Dialect::Other),
+    row(Has(&["/model/", "/converse"]), Post, Endpoint::Chat, Dialect::BedrockConverse),
     row(Has(&["/model/", "/invoke"]), Post, Endpoint::Generate, Dialect::Other),
+    row(Ends("/api/chat"), Post, Endpoint::Chat, Dialect::Ollama),
+    row(Ends("/api/generate"), Post, Endpoint::Generate, Dialect::Ollama),
+    row(Ends("/v2/chat"), Post, Endpoint::Chat, Dialect::Cohere),
     row(Ends("/chat"), Post, Endpoint::Chat, Dialect::Other),
     row(Has(&["/services/aigc/", "/generation"]), Post, Endpoint::Generate, Dialect::Other),
     row(Ends("/generate"), Post, Endpoint::Generate, Dialect::Other),
-    row(Ends("/generate_stream"), Post, Endpoint::Generate, Dialect::Other),
+    row(Has(&["/v2/models/", "/generate_stream"]), Post, Endpoint::Generate, Dialect::Other),
+    row(Ends("/generate_stream"), Post, Endpoint::Generate, Dialect::Tgi),
     row(Ends("/generation"), Post, Endpoint::Generate, Dialect::Other),
     row(Ends("/generation_stream"), Post, Endpoint::Generate, Dialect::Other),
     row(Ends("/text_stream"), Post, Endpoint::Generate, Dialect::Other),
@@ -190,14 +194,33 @@ mod tests {
     }
 
     #[test]
+    fn native_apis_are_known_by_their_paths() {
+        for (path, endpoint, dialect) in [
+            ("/api/chat", Endpoint::Chat, Dialect::Ollama),
+            ("/ollama/api/generate", Endpoint::Generate, Dialect::Ollama),
+            ("/v1beta/models/gemini:streamGenerateContent?alt=sse", Endpoint::Generate, Dialect::Gemini),
+            (
+                "/v1/projects/p/locations/l/publishers/google/models/g:generateContent",
+                Endpoint::Generate,
+                Dialect::Gemini,
+            ),
+            ("/v1/projects/p/locations/l/endpoints/7:generateContent", Endpoint::Generate, Dialect::Gemini),
+            ("/model/anthropic.claude%3A0/converse-stream", Endpoint::Chat, Dialect::BedrockConverse),
+            ("/v2/chat", Endpoint::Chat, Dialect::Cohere),
+            ("/generate_stream", Endpoint::Generate, Dialect::Tgi),
+            ("/v2/models/m/generate_stream", Endpoint::Generate, Dialect::Other),
+            ("/api/v1/chat", Endpoint::Chat, Dialect::Other),
+        ] {
+            assert_recognised("POST", path, endpoint, dialect);
+        }
+    }
+
+    #[test]
     fn other_requests_have_an_endpoint_where_they_have_one() {
         for (method, path, endpoint) in [
-            ("POST", "/v1beta/models/gemini:streamGenerateContent?alt=sse", Endpoint::Generate),
             ("POST", "/v1beta/models/e:batchEmbedContents", Endpoint::Embeddings),
-            ("POST", "/model/anthropic.claude%3A0/converse-stream", Endpoint::Chat),
             ("POST", "/model/amazon.nova/invoke", Endpoint::Generate),
-            ("POST", "/v2/chat", Endpoint::Chat),
-            ("POST", "/api/generate", Endpoint::Generate),
+            ("POST", "/v1/chat", Endpoint::Chat),
             ("POST", "/completion", Endpoint::Generate),
             ("GET", "/v1/realtime?model=x", Endpoint::Realtime),
             ("POST", "/v1/embeddings", Endpoint::Embeddings),

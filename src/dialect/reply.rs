@@ -14,6 +14,9 @@ pub(super) const OWN: u8 = 16;
 /// How many finish reasons are kept: replies with more choices are not asked for in earnest.
 const FINISH_LIMIT: usize = 32;
 
+/// A finish reason whose choice's index has not been read yet.
+const NO_INDEX: u32 = u32::MAX;
+
 /// The longest name (model, reason, error type) that is kept, in bytes.
 const NAME_LIMIT: usize = 256;
 
@@ -95,6 +98,49 @@ impl Reply {
             known.1 = reason;
         } else if self.finish.len() < FINISH_LIMIT {
             self.finish.push((choice, reason));
+        }
+    }
+
+    /// Another choice of the event begins.
+    #[inline]
+    pub(super) fn choice(&mut self, event: &mut Event) {
+        self.settle(event);
+        event.choice = None;
+        event.choices = event.choices.saturating_add(1);
+        self.multi_choice |= event.choices > 1;
+    }
+
+    /// Takes the present choice's index.
+    #[inline]
+    pub(super) fn index(&mut self, event: &mut Event, value: Value<'_>) {
+        event.choice = match value {
+            Value::Number(b"0") => Some(0),
+            Value::Number(text) => std::str::from_utf8(text).ok().and_then(|text| text.parse().ok()),
+            _ => None,
+        };
+        if let Some(index) = event.choice {
+            self.multi_choice |= index > 0;
+            self.settle_at(index);
+        }
+    }
+
+    /// Takes the present choice's finish reason, which may come before its index.
+    pub(super) fn choice_finish(&mut self, event: &Event, reason: String) {
+        self.finish(event.choice.unwrap_or(NO_INDEX), reason);
+    }
+
+    /// A choice has ended: without an index it has the one of its place.
+    #[inline]
+    pub(super) fn settle(&mut self, event: &Event) {
+        self.settle_at(u32::from(event.choices.saturating_sub(1)));
+    }
+
+    /// Gives a finish reason that came before its choice's index the index.
+    #[inline]
+    fn settle_at(&mut self, index: u32) {
+        if let Some(place) = self.finish.iter().position(|(choice, _)| *choice == NO_INDEX) {
+            let (_, reason) = self.finish.swap_remove(place);
+            self.finish(index, reason);
         }
     }
 

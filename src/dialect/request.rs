@@ -7,7 +7,7 @@ use http::{
     request::Parts,
 };
 
-use super::{Recognised, reply::name};
+use super::{Dialect, Recognised, reply::name};
 use crate::framing::json::{Progress, Scanner, Tree, Value, Want};
 
 /// What a request asks for.
@@ -29,6 +29,8 @@ pub struct RequestScan {
     /// The head named the model, which holds against the body's.
     model_told: bool,
     stream_told: bool,
+    /// What a body means that does not say whether to stream.
+    unsaid: Option<bool>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -47,12 +49,13 @@ static TREE: LazyLock<Tree> =
 
 impl RequestScan {
     /// A look at the body of this request. What the head already says (path, query) is taken from there.
-    pub fn new(_recognised: Recognised, parts: &Parts) -> Self {
+    pub fn new(recognised: Recognised, parts: &Parts) -> Self {
         let facts = told(parts);
         let complete = facts.model.is_some() && facts.stream.is_some();
         Self {
             model_told: facts.model.is_some(),
             stream_told: facts.stream.is_some(),
+            unsaid: (recognised.dialect == Dialect::Ollama).then_some(true),
             facts,
             scanner: Scanner::default(),
             state: if complete || !is_json(parts) { State::Opaque } else { State::Reading },
@@ -80,6 +83,10 @@ impl RequestScan {
         if self.state == State::Given {
             return None;
         }
+        // Only a body that was read to its end is known not to say it.
+        if self.scanner.progress() == Progress::Closed && self.facts.stream.is_none() {
+            self.facts.stream = self.unsaid;
+        }
         self.state = State::Given;
         self.scanner = Scanner::default();
         Some(std::mem::take(&mut self.facts))
@@ -97,7 +104,7 @@ fn is_json(parts: &Parts) -> bool {
     json && !compressed
 }
 
-/// What the path and the query say: Azure's deployment, Vertex' model and verb, a replay's `stream=true`.
+/// What the path and the query say: Azure's deployment, Google's and Bedrock's model and verb, a replay's `stream=true`.
 fn told(parts: &Parts) -> RequestFacts {
     let path = parts.uri.path();
     let mut facts = RequestFacts::default();
@@ -109,6 +116,19 @@ fn told(parts: &Parts) -> RequestFacts {
     {
         facts.model = percent_decoded(model);
         facts.stream = Some(verb.starts_with("stream"));
+    } else if let Some((rest, verb @ ("generateContent" | "streamGenerateContent"))) = path.rsplit_once(':') {
+        facts.model = rest.rsplit('/').next().and_then(percent_decoded);
+        facts.stream = Some(verb.starts_with("stream"));
+    }
+    if let Some((_, rest)) = path.split_once("/model/")
+        && let Some((model, verb @ ("converse" | "converse-stream" | "invoke" | "invoke-with-response-stream"))) =
+            rest.rsplit_once('/')
+    {
+        facts.model = percent_decoded(model);
+        facts.stream = Some(verb.ends_with("stream"));
+    }
+    if path.ends_with("/generate_stream") {
+        facts.stream = Some(true);
     }
     if parts.method == http::Method::GET
         && parts.uri.query().is_some_and(|query| query.split('&').any(|pair| pair == "stream=true"))
@@ -195,6 +215,14 @@ mod tests {
     }
 
     #[test]
+    fn ollama_streams_unless_told_not_to() {
+        assert_facts("/api/chat", &[], r#"{"model":"m"}"#, &facts(Some("m"), Some(true)));
+        assert_facts("/api/chat", &[], r#"{"model":"m","stream":false}"#, &facts(Some("m"), Some(false)));
+        assert_facts("/api/generate", &[], r#"{"model":"m","stream":null}"#, &facts(Some("m"), Some(true)));
+        assert_facts("/api/generate", &[], r#"{"model":"m""#, &facts(Some("m"), None));
+    }
+
+    #[test]
     fn facts_come_as_soon_as_they_are_known() {
         let mut early = scan(&parts(PATH, &[]));
         assert_eq!(early.read(br#"{"model":"m","#), None);
@@ -225,6 +253,14 @@ mod tests {
         assert_facts(vertex, &[], r#"{"stream":true}"#, &facts(Some("claude@1"), Some(true)));
         let plain = vertex.replace("streamRawPredict", "rawPredict");
         assert_facts(&plain, &[("content-encoding", "gzip")], "x", &facts(Some("claude@1"), Some(false)));
+        for (verb, stream) in [("generateContent", false), ("streamGenerateContent?alt=sse", true)] {
+            let gemini = format!("/v1beta/models/gem%2Bini-1:{verb}");
+            assert_facts(&gemini, &[], r#"{"contents":[]}"#, &facts(Some("gem+ini-1"), Some(stream)));
+        }
+        assert_facts("/generate_stream", &[], r#"{"inputs":"x"}"#, &facts(None, Some(true)));
+        let arn = "/model/arn%3Aaws%3Abedrock%3Ax%3A1%3Aprofile%2Fp/converse-stream";
+        assert_facts(arn, &[], "{}", &facts(Some("arn:aws:bedrock:x:1:profile/p"), Some(true)));
+        assert_facts("/model/a:0/invoke", &[], "{}", &facts(Some("a:0"), Some(false)));
         let replay = Request::get("/v1/responses/r1?starting_after=3&stream=true").body(()).unwrap().into_parts().0;
         assert_eq!(scan(&replay).finish(), Some(facts(None, Some(true))));
         assert_eq!(percent_decoded("a%3Ab%2Fc%zz%4").as_deref(), Some("a:b/c%zz%4"));

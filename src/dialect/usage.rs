@@ -78,7 +78,8 @@ const NAMES: [&str; 20] = [
 /// Fields from here on are counts: this plus the place in [`NAMES`].
 pub(super) const COUNT: u8 = 128;
 
-/// The last value of each field, never summed: providers repeat and grow their counts.
+/// The last value of each field, never summed: providers repeat and grow their counts. A dialect whose names are none of
+/// [`NAMES`] has a list of its own: its counts are known by their place there.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Counts {
     values: [u64; NAMES.len()],
@@ -100,7 +101,12 @@ impl Counts {
 
     /// The last value of a field.
     pub(super) const fn get(&self, count: Count) -> Option<u64> {
-        if self.known >> count as u32 & 1 == 1 { Some(self.values[count as usize]) } else { None }
+        self.at(count as usize)
+    }
+
+    /// The last value of the field at this place of the dialect's names.
+    pub(super) const fn at(&self, place: usize) -> Option<u64> {
+        if self.known >> place & 1 == 1 { Some(self.values[place]) } else { None }
     }
 
     /// The first of these fields that is known.
@@ -110,17 +116,24 @@ impl Counts {
 
     /// All known fields by their names.
     pub(super) fn raw(&self) -> Vec<(&'static str, u64)> {
-        let known = |index: &usize| self.known >> index & 1 == 1;
-        (0..NAMES.len()).filter(known).map(|index| (NAMES[index], self.values[index])).collect()
+        self.named(&NAMES)
+    }
+
+    /// All known fields, by a dialect's own names.
+    pub(super) fn named(&self, names: &[&'static str]) -> Vec<(&'static str, u64)> {
+        names.iter().enumerate().filter_map(|(place, name)| Some((*name, self.at(place)?))).collect()
     }
 }
 
 /// Fields for a tree: every count, at each of these places of a `usage` object.
 pub(super) fn fields(places: &[&str]) -> Vec<(String, u8, Want)> {
-    let at = |place: &str| {
-        let place = place.to_owned();
-        (COUNT..).zip(NAMES).map(move |(field, name)| (format!("{place}.{name}"), field, Want::Count))
-    };
+    named(places, &NAMES)
+}
+
+/// Fields for a tree: a dialect's own counts, at each of these places; an empty one is the document itself.
+pub(super) fn named(places: &[&str], names: &[&str]) -> Vec<(String, u8, Want)> {
+    let path = |place: &str, name: &str| if place.is_empty() { name.to_owned() } else { format!("{place}.{name}") };
+    let at = |place| (COUNT..).zip(names).map(move |(field, name)| (path(place, name), field, Want::Count));
     places.iter().copied().flat_map(at).collect()
 }
 

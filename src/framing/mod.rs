@@ -1,12 +1,27 @@
 //! Bytes in, events out in pieces, across any split. Pure: no time, no I/O, no failure, no allocation on the usual path.
 //! (Only what is compressed needs a window, and may be corrupt.)
 //!
-//! [`inflate`] undoes a body's compression, [`sse`] cuts a body into events, [`json`] walks a document for the fields of
-//! a [`json::Tree`], [`twin`] knows an event again that differs from an earlier one in nothing but values nobody asked
-//! for.
+//! [`inflate`] undoes a body's compression; [`sse`], [`ndjson`], [`array`] and [`messages`] cut a body into events; [`json`]
+//! walks a document for the fields of a [`json::Tree`]; [`twin`] knows an event again that differs from an earlier one in
+//! nothing but values nobody asked for.
 
+pub mod array;
 mod bytes;
 pub mod inflate;
 pub mod json;
+pub mod messages;
+pub mod ndjson;
 pub mod sse;
 pub mod twin;
+
+/// What cuts a body that is not SSE into events, in pieces.
+pub trait Framed {
+    /// Reads up to and including the end of one event and returns how many bytes were taken: all of them if none ended.
+    fn read(&mut self, bytes: &[u8], piece: &mut impl FnMut(sse::Piece<'_>)) -> usize;
+
+    /// The body has ended: what was begun is an event too.
+    fn end(&mut self, piece: &mut impl FnMut(sse::Piece<'_>));
+
+    /// Whether the next byte begins an event or stands before one, so that an event could be known again from here.
+    fn between_events(&self) -> bool;
+}

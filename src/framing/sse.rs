@@ -16,6 +16,8 @@ pub enum Piece<'a> {
     Bare(&'a [u8]),
     /// The next part of the value of a field named `error`.
     Error(&'a [u8]),
+    /// The name of the exception that the event is, before its data; not of SSE.
+    Exception(&'a [u8]),
     /// The event has ended. It had data if `data`; only then it is an event.
     End {
         /// At least one `data` line was in it (maybe an empty one).
@@ -255,6 +257,7 @@ mod tests {
                 seen.events.push((text(&mut data), text(&mut name)));
             }
             Piece::End { data: false } => name.clear(),
+            Piece::Exception(_) => panic!("no event stream has one"),
         };
         let mut framer = Framer::default();
         for mut piece in pieces {

@@ -1,0 +1,126 @@
+//! Google's `generateContent`, of the Gemini API and of Vertex: objects over SSE or in a growing array, or a plain one.
+//!
+//! A stream is a sequence of equal objects without a begin or an end: it is complete once a finish reason was seen, or
+//! the array's bracket. What a part is may be told before or behind its text.
+
+use std::sync::LazyLock;
+
+use super::{
+    Facts, Kinds, Signal, Usage,
+    reply::{ERROR, ERROR_CODE, Event, MODEL, OWN, Reply, name},
+    usage,
+};
+use crate::framing::json::{Tree, Value, Want};
+
+const CANDIDATE: u8 = OWN;
+const INDEX: u8 = OWN + 1;
+const FINISH: u8 = OWN + 2;
+const PART: u8 = OWN + 3;
+const TEXT: u8 = OWN + 4;
+const THOUGHT: u8 = OWN + 5;
+const TOOL: u8 = OWN + 6;
+const BLOCKED: u8 = OWN + 7;
+
+/// [`Event::filled`] flags of the present part.
+const HAS_TEXT: u8 = 1;
+const IS_THOUGHT: u8 = 2;
+const HAS_TOOL: u8 = 4;
+
+/// The counts, by their place.
+const NAMES: [&str; 6] = [
+    "promptTokenCount",
+    "toolUsePromptTokenCount",
+    "cachedContentTokenCount",
+    "candidatesTokenCount",
+    "thoughtsTokenCount",
+    "totalTokenCount",
+];
+const PROMPT: usize = 0;
+const TOOL_PROMPT: usize = 1;
+const CACHED: usize = 2;
+const CANDIDATES: usize = 3;
+const THOUGHTS: usize = 4;
+
+pub(super) static TREE: LazyLock<Tree> = LazyLock::new(|| {
+    let fields = [
+        ("candidates[]", CANDIDATE, Want::Whether),
+        ("candidates[].index", INDEX, Want::Value),
+        ("candidates[].finishReason", FINISH, Want::Value),
+        ("candidates[].content.parts[]", PART, Want::Whether),
+        ("candidates[].content.parts[].text", TEXT, Want::Whether),
+        ("candidates[].content.parts[].thought", THOUGHT, Want::Value),
+        ("candidates[].content.parts[].inlineData.data", TEXT, Want::Whether),
+        ("candidates[].content.parts[].functionCall.name", TOOL, Want::Whether),
+        ("candidates[].content.parts[].functionCall.partialArgs[]", TOOL, Want::Whether),
+        ("candidates[].content.parts[].executableCode.code", TOOL, Want::Whether),
+        ("promptFeedback.blockReason", BLOCKED, Want::Value),
+        ("modelVersion", MODEL, Want::Value),
+        ("error", ERROR, Want::Value),
+        ("error.code", ERROR_CODE, Want::Value),
+    ];
+    let counts = usage::named(&["usageMetadata"], &NAMES);
+    Tree::new(fields.into_iter().map(|(path, field, want)| (path.to_owned(), field, want)).chain(counts))
+});
+
+/// Takes a field of the event.
+pub(super) fn found(reply: &mut Reply, event: &mut Event, field: u8, value: Value<'_>) {
+    match field {
+        CANDIDATE => reply.choice(event),
+        INDEX => reply.index(event, value),
+        FINISH => {
+            if let Some(reason) = name(value) {
+                event.telling = true;
+                reply.choice_finish(event, reason);
+            }
+        }
+        PART => end_part(reply, event),
+        TEXT => event.fill(HAS_TEXT, value),
+        TOOL => event.fill(HAS_TOOL, value),
+        THOUGHT => event.fill(IS_THOUGHT, value),
+        BLOCKED => {
+            if let Some(reason) = name(value) {
+                event.telling = true;
+                reply.finish(0, reason);
+            }
+        }
+        _ => reply.take(event, field, value),
+    }
+}
+
+/// The event has ended.
+pub(super) fn end(reply: &mut Reply, event: &mut Event) -> Signal {
+    end_part(reply, event);
+    reply.settle(event);
+    reply.end(event, event.output, false)
+}
+
+/// The arithmetic: cached tokens are inside the prompt's, the results of tools beside it; thoughts come in addition to the
+/// candidates' tokens.
+pub(super) fn facts(reply: &Reply) -> Facts {
+    let counts = &reply.counts;
+    let sum = |one, other| match (counts.at(one), counts.at(other)) {
+        (Some(one), Some(other)) => Some(one.saturating_add(other)),
+        (one, other) => one.or(other),
+    };
+    reply.facts(Usage {
+        input: sum(PROMPT, TOOL_PROMPT),
+        output: sum(CANDIDATES, THOUGHTS),
+        reasoning: counts.at(THOUGHTS),
+        cached: counts.at(CACHED),
+        cache_write: None,
+        raw: counts.named(&NAMES),
+    })
+}
+
+/// What thoughts say is a summary of them.
+fn end_part(reply: &mut Reply, event: &mut Event) {
+    if event.has(HAS_TEXT) {
+        let thought = event.has(IS_THOUGHT);
+        event.output |= if thought { Kinds::REASONING } else { Kinds::ANSWER };
+        reply.summarised |= thought;
+    }
+    if event.has(HAS_TOOL) {
+        event.output |= Kinds::TOOL;
+    }
+    event.filled = 0;
+}

@@ -1,0 +1,80 @@
+//! Text Generation Inference's own API (`/generate_stream`, `/generate`): an event per token over SSE, or one document.
+//!
+//! The last event repeats the whole text; special tokens are none of it.
+
+use std::sync::LazyLock;
+
+use super::{
+    Facts, Kinds, Signal, Usage,
+    reply::{ERROR, ERROR_TYPE, Event, OWN, Reply, is_something, name},
+    usage,
+};
+use crate::framing::json::{Tree, Value, Want};
+
+const TEXT: u8 = OWN;
+const SPECIAL: u8 = OWN + 1;
+const WHOLE: u8 = OWN + 2;
+const FINISH: u8 = OWN + 3;
+
+/// [`Event::kind`] of the last event.
+const END: u8 = 1;
+
+/// [`Event::filled`] flags.
+const HAS_TEXT: u8 = 1;
+const IS_SPECIAL: u8 = 2;
+
+/// The counts, by their place.
+const NAMES: [&str; 2] = ["input_length", "generated_tokens"];
+const INPUT: usize = 0;
+const OUTPUT: usize = 1;
+
+pub(super) static TREE: LazyLock<Tree> = LazyLock::new(|| {
+    let fields = [
+        ("token.text", TEXT, Want::Whether),
+        ("token.special", SPECIAL, Want::Value),
+        ("generated_text", WHOLE, Want::Whether),
+        ("details.finish_reason", FINISH, Want::Value),
+        ("error", ERROR, Want::Value),
+        ("error_type", ERROR_TYPE, Want::Value),
+    ];
+    let counts = usage::named(&["details"], &NAMES);
+    Tree::new(fields.into_iter().map(|(path, field, want)| (path.to_owned(), field, want)).chain(counts))
+});
+
+/// Takes a field of the event.
+pub(super) fn found(reply: &mut Reply, event: &mut Event, field: u8, value: Value<'_>) {
+    match field {
+        TEXT => event.fill(HAS_TEXT, value),
+        SPECIAL => event.fill(IS_SPECIAL, value),
+        WHOLE => {
+            // The text may be empty: `null` says that more is to come.
+            if is_something(value) || matches!(value, Value::Text(_)) {
+                (event.kind, event.telling) = (END, true);
+            }
+        }
+        FINISH => {
+            if let Some(reason) = name(value) {
+                event.telling = true;
+                reply.finish(0, reason);
+            }
+        }
+        _ => reply.take(event, field, value),
+    }
+}
+
+/// The event has ended.
+pub(super) fn end(reply: &mut Reply, event: &Event) -> Signal {
+    let output = if event.has(HAS_TEXT) && !event.has(IS_SPECIAL) { Kinds::ANSWER } else { Kinds::NONE };
+    reply.end(event, output, event.kind == END)
+}
+
+/// The arithmetic: there is none, and without `details` nothing is counted.
+pub(super) fn facts(reply: &Reply) -> Facts {
+    let counts = &reply.counts;
+    reply.facts(Usage {
+        input: counts.at(INPUT),
+        output: counts.at(OUTPUT),
+        raw: counts.named(&NAMES),
+        ..Usage::default()
+    })
+}
