@@ -224,8 +224,10 @@ impl Exchange {
         let mut batch = Batch::new(arrival, &mut self.seen, self.pair.as_deref());
         observer.read(bytes, &mut |signal| batch.event(signal));
         let said = batch.said();
-        // Where the head did not say what the body is, its first byte did.
-        self.seen.stream = observer.is_stream();
+        if !self.seen.stream {
+            // Where the head did not say what the body is, its first byte did.
+            self.seen.stream = observer.is_stream();
+        }
         self.events(arrival, said, pending);
     }
 

@@ -46,6 +46,10 @@ pub struct ResponseTap<B = Incoming> {
     upstream: Option<Arc<ConnStats>>,
     flushes: u32,
     stalls: u32,
+    /// The client's connection carries many exchanges at once.
+    multiplexed: bool,
+    /// The body has a length, and goes to a client of HTTP/1.
+    fills: bool,
     /// The body ends with its connection: only then does the connection's end say when.
     until_close: bool,
     limits: Option<Box<BodyLimits>>,
@@ -132,6 +136,8 @@ impl<B: Body<Data = Bytes>> ResponseTap<B> {
             failure: None,
             stalls: client.stalls(),
             upstream: Some(stats),
+            multiplexed: open.downstream.multiplexed(),
+            fills: !open.downstream.multiplexed() && inner.size_hint().exact().is_some(),
             source: Source::Upstream(inner),
             open: Some(open),
             lease,
@@ -163,6 +169,8 @@ impl<B: Body<Data = Bytes>> ResponseTap<B> {
             upstream: None,
             flushes: 0,
             handed_on: 0,
+            multiplexed: false,
+            fills: false,
             failure: None,
             stalls: 0,
             until_close: false,
@@ -202,8 +210,7 @@ impl<B: Body<Data = Bytes>> ResponseTap<B> {
     /// Every byte of a body of known length has come. hyper's HTTP/1 server then asks for no more, although an HTTP/2
     /// upstream may say only in another frame that this was the end.
     fn is_filled(&self) -> bool {
-        let http1 = self.open.as_ref().is_some_and(|open| !open.downstream.multiplexed());
-        http1 && matches!(&self.source, Source::Upstream(inner) if inner.size_hint().exact() == Some(0))
+        self.fills && matches!(&self.source, Source::Upstream(inner) if inner.size_hint().exact() == Some(0))
     }
 
     /// hyper takes a reset or a closed connection with the code `NO_ERROR` for the end of an HTTP/2 body, for that is how a
@@ -235,7 +242,7 @@ impl<B: Body<Data = Bytes>> ResponseTap<B> {
         let open = self.open.as_mut()?;
         let stats = &open.downstream.stats;
         let exchange = open.exchange.as_deref_mut()?;
-        if open.downstream.multiplexed() {
+        if self.multiplexed {
             let now = open.shared.clock.now();
             // Flow control holds a stream back without a pending write: the frame's own wait shows it.
             if now.since(arrival) > STALL {
@@ -349,7 +356,7 @@ where
                 Poll::Pending
             }
             Poll::Ready(Some(Ok(frame))) => {
-                this.handed_on = this.open.as_ref().map_or(0, |open| open.downstream.stats.flushes());
+                this.handed_on = this.flushes;
                 if let Some(limits) = &mut this.limits {
                     limits.frame();
                 }

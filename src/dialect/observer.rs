@@ -109,7 +109,10 @@ impl Observer {
     /// unknown dialect are counted too: they say nothing.
     #[inline]
     pub fn read(&mut self, bytes: &[u8], event: &mut impl FnMut(Signal)) {
-        if self.inflater.is_some() {
+        // First what nearly every frame is.
+        if matches!((&self.body, &self.off, &self.inflater), (Body::Events, None, None)) {
+            self.read_events(bytes, event);
+        } else if self.inflater.is_some() {
             self.read_inflated(bytes, event);
         } else {
             self.read_plain(bytes, event);
@@ -161,7 +164,7 @@ impl Observer {
         self.skipped
     }
 
-    #[inline]
+    #[inline(never)]
     fn read_plain(&mut self, bytes: &[u8], event: &mut impl FnMut(Signal)) {
         if !self.is_reading() {
             return;
