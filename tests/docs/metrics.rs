@@ -168,7 +168,7 @@ const NOTES: [(&str, Notes); 9] = [
             ("series_overflow_total", "nothing."),
             ("measurements_dropped_total", "nothing."),
             ("log_dropped_total", "nothing."),
-            ("runtime_delay_seconds", "nothing."),
+            ("runtime_delay_seconds", "all, as long as no probe feeds it: it is not shown yet."),
             ("build_info", "nothing."),
             ("config_last_reload_successful", "nothing."),
             ("config_last_reload_timestamp_seconds", "nothing."),
