@@ -1,7 +1,7 @@
 //! Bytes in, events out in pieces, across any split. Pure: no time, no I/O, no failure, no allocation on the usual path.
 //! (Only what is compressed needs a window, and may be corrupt.)
 //!
-//! [`inflate`] undoes a body's compression; [`sse`], [`ndjson`], [`array`] and [`messages`] cut a body into events; [`json`]
+//! [`inflate`] undoes a body's compression; [`sse`], [`ndjson`], [`mod@array`] and [`messages`] cut a body into events; [`json`]
 //! walks a document for the fields of a [`json::Tree`]; [`twin`] knows an event again that differs from an earlier one in
 //! nothing but values nobody asked for.
 
