@@ -6,9 +6,10 @@
 use std::sync::LazyLock;
 
 use super::{
-    Facts, Kinds, Signal, Usage,
-    reply::{ERROR, ERROR_CODE, ERROR_TYPE, Event, MODEL, OWN, Reply, name},
-    usage::{self, Count},
+    Kinds, Signal, Usage,
+    reply::{ERROR, ERROR_BY_NAME, ERROR_CODE, ERROR_TYPE, Event, MODEL, OWN, Reply, name},
+    rules::{Data, Rules, tree},
+    usage::{self, Count, Counts},
 };
 use crate::framing::json::{Tree, Value, Want};
 
@@ -42,7 +43,9 @@ const HAS_NAME: u8 = 16;
 const HAS_OPAQUE: u8 = 32;
 const HAS_COMPLETION: u8 = 64;
 
-pub(super) static TREE: LazyLock<Tree> = LazyLock::new(|| {
+pub(super) static RULES: Rules = Rules { data: Data::Json, tree: LazyLock::new(asked), found, end, usage: arithmetic };
+
+fn asked() -> Tree {
     let fields = [
         ("type", TYPE, Want::Value),
         ("delta.text", TEXT, Want::Whether),
@@ -64,13 +67,12 @@ pub(super) static TREE: LazyLock<Tree> = LazyLock::new(|| {
         ("error.type", ERROR_TYPE, Want::Value),
         ("error.code", ERROR_CODE, Want::Value),
     ];
-    let counts = usage::fields(&["message.usage", "usage"]);
-    Tree::new(fields.into_iter().map(|(path, field, want)| (path.to_owned(), field, want)).chain(counts))
-});
+    tree(&fields, usage::fields(&["message.usage", "usage"]))
+}
 
 /// Takes a field of the event.
 #[inline]
-pub(super) fn found(reply: &mut Reply, event: &mut Event, field: u8, value: Value<'_>) {
+fn found(reply: &mut Reply, event: &mut Event, field: u8, value: Value<'_>) {
     match field {
         TYPE => match value {
             Value::Text(b"content_block_delta") => event.kind = DELTA,
@@ -97,19 +99,17 @@ pub(super) fn found(reply: &mut Reply, event: &mut Event, field: u8, value: Valu
                 reply.finish(0, reason);
             }
         }
+        ERROR_BY_NAME => {
+            event.kind = FAULT;
+            reply.take(event, field, value);
+        }
         _ => reply.take(event, field, value),
     }
 }
 
-/// An error that is one by its event's or field's name.
-pub(super) fn begin_error(reply: &mut Reply, event: &mut Event) {
-    event.kind = FAULT;
-    reply.take(event, ERROR, Value::Object);
-}
-
 /// The event has ended.
 #[inline]
-pub(super) fn end(reply: &mut Reply, event: &mut Event) -> Signal {
+fn end(reply: &mut Reply, event: &mut Event) -> Signal {
     let output = match (event.kind, event.part) {
         (DELTA, _) => kinds(event, HAS_TEXT, HAS_THINKING | HAS_COMPACTION, HAS_JSON),
         (START, CALL) => kinds(event, 0, 0, HAS_NAME),
@@ -124,19 +124,18 @@ pub(super) fn end(reply: &mut Reply, event: &mut Event) -> Signal {
 }
 
 /// The arithmetic: what was read from a cache or written to one comes in addition to the input's tokens.
-pub(super) fn facts(reply: &Reply) -> Facts {
-    let counts = &reply.counts;
+fn arithmetic(counts: &Counts) -> Usage {
     let cached = counts.get(Count::CacheRead);
     let cache_write = counts.get(Count::CacheCreation);
     let sum = |input: u64| input.saturating_add(cached.unwrap_or(0)).saturating_add(cache_write.unwrap_or(0));
-    reply.facts(Usage {
+    Usage {
         input: counts.get(Count::InputTokens).map(sum),
         output: counts.get(Count::OutputTokens),
         reasoning: counts.get(Count::OutputThinking),
         cached,
         cache_write,
         raw: counts.raw(),
-    })
+    }
 }
 
 #[inline]

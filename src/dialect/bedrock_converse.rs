@@ -5,9 +5,10 @@
 use std::sync::LazyLock;
 
 use super::{
-    Facts, Kinds, Signal, Usage,
-    reply::{ERROR, Event, OWN, Reply, is_something, name},
-    usage,
+    Kinds, Signal, Usage,
+    reply::{ERROR, Event, OWN, Reply, is_something},
+    rules::{Data, Rules, tree},
+    usage::{self, Counts},
 };
 use crate::framing::json::{Tree, Value, Want};
 
@@ -28,7 +29,9 @@ const OUTPUT: usize = 1;
 const CACHE_READ: usize = 2;
 const CACHE_WRITE: usize = 3;
 
-pub(super) static TREE: LazyLock<Tree> = LazyLock::new(|| {
+pub(super) static RULES: Rules = Rules { data: Data::Json, tree: LazyLock::new(asked), found, end, usage: arithmetic };
+
+fn asked() -> Tree {
     let fields = [
         ("delta.text", ANSWER, Want::Whether),
         ("delta.reasoningContent.text", REASONING, Want::Whether),
@@ -40,20 +43,17 @@ pub(super) static TREE: LazyLock<Tree> = LazyLock::new(|| {
         // Only errors have a message of their own; an answer's is in `output`.
         ("message", ERROR, Want::Whether),
     ];
-    let counts = usage::named(&["usage"], &NAMES);
-    Tree::new(fields.into_iter().map(|(path, field, want)| (path.to_owned(), field, want)).chain(counts))
-});
+    tree(&fields, usage::named(&["usage"], &NAMES))
+}
 
 /// Takes a field of the event.
-pub(super) fn found(reply: &mut Reply, event: &mut Event, field: u8, value: Value<'_>) {
+fn found(reply: &mut Reply, event: &mut Event, field: u8, value: Value<'_>) {
     let kinds = match field {
         ANSWER => Kinds::ANSWER,
         REASONING => Kinds::REASONING,
         TOOL => Kinds::TOOL,
         STOP => {
-            if let Some(reason) = name(value) {
-                reply.finish(0, reason);
-            }
+            reply.finish_with(event, value);
             return;
         }
         METRICS => {
@@ -68,21 +68,20 @@ pub(super) fn found(reply: &mut Reply, event: &mut Event, field: u8, value: Valu
 }
 
 /// The event has ended.
-pub(super) fn end(reply: &mut Reply, event: &Event) -> Signal {
+fn end(reply: &mut Reply, event: &mut Event) -> Signal {
     reply.end(event, event.output, event.kind == END)
 }
 
 /// The arithmetic: what was read from a cache or written to one comes in addition to the input's tokens.
-pub(super) fn facts(reply: &Reply) -> Facts {
-    let counts = &reply.counts;
+fn arithmetic(counts: &Counts) -> Usage {
     let (cached, cache_write) = (counts.at(CACHE_READ), counts.at(CACHE_WRITE));
     let sum = |input: u64| input.saturating_add(cached.unwrap_or(0)).saturating_add(cache_write.unwrap_or(0));
-    reply.facts(Usage {
+    Usage {
         input: counts.at(INPUT).map(sum),
         output: counts.at(OUTPUT),
         reasoning: None,
         cached,
         cache_write,
         raw: counts.named(&NAMES),
-    })
+    }
 }

@@ -5,9 +5,10 @@
 use std::sync::LazyLock;
 
 use super::{
-    Facts, Kinds, Signal, Usage,
+    Kinds, Signal, Usage,
     reply::{ERROR, ERROR_TYPE, Event, MODEL, OWN, Reply, is_something, name},
-    usage,
+    rules::{Data, Rules, tree},
+    usage::{self, Counts},
 };
 use crate::framing::json::{Tree, Value, Want};
 
@@ -34,7 +35,9 @@ const OUTPUT: usize = 1;
 const REASONING: usize = 2;
 const CACHED: usize = 3;
 
-pub(super) static TREE: LazyLock<Tree> = LazyLock::new(|| {
+pub(super) static RULES: Rules = Rules { data: Data::Json, tree: LazyLock::new(asked), found, end, usage: arithmetic };
+
+fn asked() -> Tree {
     let fields = [
         ("type", TYPE, Want::Value),
         ("delta.message.content.text", ANSWER, Want::Whether),
@@ -49,12 +52,11 @@ pub(super) static TREE: LazyLock<Tree> = LazyLock::new(|| {
         ("error", ERROR, Want::Value),
         ("error_type", ERROR_TYPE, Want::Value),
     ];
-    let counts = usage::named(&["delta.usage", "usage"], &NAMES);
-    Tree::new(fields.into_iter().map(|(path, field, want)| (path.to_owned(), field, want)).chain(counts))
-});
+    tree(&fields, usage::named(&["delta.usage", "usage"], &NAMES))
+}
 
 /// Takes a field of the event.
-pub(super) fn found(reply: &mut Reply, event: &mut Event, field: u8, value: Value<'_>) {
+fn found(reply: &mut Reply, event: &mut Event, field: u8, value: Value<'_>) {
     let kinds = match field {
         ANSWER => Kinds::ANSWER,
         THINKING => Kinds::REASONING,
@@ -81,19 +83,18 @@ pub(super) fn found(reply: &mut Reply, event: &mut Event, field: u8, value: Valu
 }
 
 /// The event has ended.
-pub(super) fn end(reply: &mut Reply, event: &Event) -> Signal {
+fn end(reply: &mut Reply, event: &mut Event) -> Signal {
     reply.end(event, event.output, event.kind == END)
 }
 
 /// The arithmetic: cached tokens are inside the input's, reasoning inside the output's.
-pub(super) fn facts(reply: &Reply) -> Facts {
-    let counts = &reply.counts;
-    reply.facts(Usage {
+fn arithmetic(counts: &Counts) -> Usage {
+    Usage {
         input: counts.at(INPUT),
         output: counts.at(OUTPUT),
         reasoning: counts.at(REASONING),
         cached: counts.at(CACHED),
         cache_write: None,
         raw: counts.named(&NAMES),
-    })
+    }
 }

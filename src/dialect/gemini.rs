@@ -6,9 +6,10 @@
 use std::sync::LazyLock;
 
 use super::{
-    Facts, Kinds, Signal, Usage,
+    Kinds, Signal, Usage,
     reply::{ERROR, ERROR_CODE, Event, MODEL, OWN, Reply, name},
-    usage,
+    rules::{Data, Rules, tree},
+    usage::{self, Counts},
 };
 use crate::framing::json::{Tree, Value, Want};
 
@@ -41,7 +42,9 @@ const CACHED: usize = 2;
 const CANDIDATES: usize = 3;
 const THOUGHTS: usize = 4;
 
-pub(super) static TREE: LazyLock<Tree> = LazyLock::new(|| {
+pub(super) static RULES: Rules = Rules { data: Data::Json, tree: LazyLock::new(asked), found, end, usage: arithmetic };
+
+fn asked() -> Tree {
     let fields = [
         ("candidates[]", CANDIDATE, Want::Whether),
         ("candidates[].index", INDEX, Want::Value),
@@ -58,12 +61,11 @@ pub(super) static TREE: LazyLock<Tree> = LazyLock::new(|| {
         ("error", ERROR, Want::Value),
         ("error.code", ERROR_CODE, Want::Value),
     ];
-    let counts = usage::named(&["usageMetadata"], &NAMES);
-    Tree::new(fields.into_iter().map(|(path, field, want)| (path.to_owned(), field, want)).chain(counts))
-});
+    tree(&fields, usage::named(&["usageMetadata"], &NAMES))
+}
 
 /// Takes a field of the event.
-pub(super) fn found(reply: &mut Reply, event: &mut Event, field: u8, value: Value<'_>) {
+fn found(reply: &mut Reply, event: &mut Event, field: u8, value: Value<'_>) {
     match field {
         CANDIDATE => reply.choice(event),
         INDEX => reply.index(event, value),
@@ -78,17 +80,14 @@ pub(super) fn found(reply: &mut Reply, event: &mut Event, field: u8, value: Valu
         TOOL => event.fill(HAS_TOOL, value),
         THOUGHT => event.fill(IS_THOUGHT, value),
         BLOCKED => {
-            if let Some(reason) = name(value) {
-                event.telling = true;
-                reply.finish(0, reason);
-            }
+            reply.finish_with(event, value);
         }
         _ => reply.take(event, field, value),
     }
 }
 
 /// The event has ended.
-pub(super) fn end(reply: &mut Reply, event: &mut Event) -> Signal {
+fn end(reply: &mut Reply, event: &mut Event) -> Signal {
     end_part(reply, event);
     reply.settle(event);
     reply.end(event, event.output, false)
@@ -96,20 +95,19 @@ pub(super) fn end(reply: &mut Reply, event: &mut Event) -> Signal {
 
 /// The arithmetic: cached tokens are inside the prompt's, the results of tools beside it; thoughts come in addition to the
 /// candidates' tokens.
-pub(super) fn facts(reply: &Reply) -> Facts {
-    let counts = &reply.counts;
+fn arithmetic(counts: &Counts) -> Usage {
     let sum = |one, other| match (counts.at(one), counts.at(other)) {
         (Some(one), Some(other)) => Some(one.saturating_add(other)),
         (one, other) => one.or(other),
     };
-    reply.facts(Usage {
+    Usage {
         input: sum(PROMPT, TOOL_PROMPT),
         output: sum(CANDIDATES, THOUGHTS),
         reasoning: counts.at(THOUGHTS),
         cached: counts.at(CACHED),
         cache_write: None,
         raw: counts.named(&NAMES),
-    })
+    }
 }
 
 /// What thoughts say is a summary of them.

@@ -1,29 +1,51 @@
 //! Provider dialects: what a request asks for, and which events of a reply carry output, usage and the end.
 //!
-//! Pure functions of bytes. A dialect is one file with a reader, one row in [`recognise()`], one folder of fixtures.
+//! Pure functions of bytes. A dialect is one file with its [`rules`], its name in [`Dialect`], one row in [`recognise()`], one
+//! folder of fixtures (`tests/dialects`), and a row in `docs/dialects.md`.
 //! Framers ([`crate::framing`]) cut the body into pieces of events, the reader says what each event was ([`Signal`])
 //! and keeps what the whole exchange said ([`Facts`]). [`observer::Observer`] joins the two for one response.
 
 mod anthropic;
 mod bedrock_converse;
+mod bedrock_invoke;
 mod cohere;
+mod cohere_v1;
+mod dashscope;
 mod gemini;
+mod gemini_interactions;
+mod gemini_live;
+mod llama_cpp;
+mod lm_studio;
 pub mod observer;
 mod ollama;
 mod openai_chat;
+mod openai_media;
 mod openai_responses;
+mod other;
+mod plain;
 mod reader;
+mod realtime;
 pub mod recognise;
+mod replicate;
 mod reply;
+pub mod reported;
 pub mod request;
+mod rules;
+pub mod session;
+mod sglang;
 mod tgi;
+mod triton;
 pub mod usage;
+mod watsonx;
 
 use std::ops::{BitOr, BitOrAssign};
+
+use self::rules::Rules;
 
 pub use self::{
     observer::Observer,
     recognise::{Recognised, recognise},
+    reported::Reported,
     request::{RequestFacts, RequestScan},
     usage::Usage,
 };
@@ -31,39 +53,137 @@ pub use self::{
 /// The wire protocol of an exchange.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Dialect {
-    /// OpenAI chat completions and the many compatible ones.
+    /// OpenAI chat and legacy completions, and the many compatible ones.
     OpenAiChat,
-    /// OpenAI Responses over SSE.
+    /// OpenAI Responses, over SSE or a WebSocket.
     OpenAiResponses,
-    /// Anthropic Messages.
+    /// OpenAI's speech, transcriptions and images.
+    OpenAiMedia,
+    /// OpenAI Realtime, over a WebSocket.
+    Realtime,
+    /// Anthropic Messages, also on Vertex.
     Anthropic,
     /// Ollama's own API.
     Ollama,
     /// Google's `generateContent`, of the Gemini API and of Vertex.
     Gemini,
+    /// Google's Interactions.
+    GeminiInteractions,
+    /// Google's Live, over a WebSocket.
+    GeminiLive,
     /// Cohere's chat, version 2.
     Cohere,
-    /// Text Generation Inference's own stream.
+    /// Cohere's chat, version 1.
+    CohereV1,
+    /// Text Generation Inference's own API.
     Tgi,
+    /// SGLang's own API.
+    Sglang,
+    /// llama.cpp's own API.
+    LlamaCpp,
+    /// LM Studio's own API.
+    LmStudio,
+    /// Triton's generate extension.
+    Triton,
     /// Amazon Bedrock's Converse.
     BedrockConverse,
+    /// Amazon Bedrock's InvokeModel, of any vendor.
+    BedrockInvoke,
+    /// DashScope's own API.
+    DashScope,
+    /// IBM watsonx's text generation.
+    Watsonx,
+    /// Replicate's streams.
+    Replicate,
+    /// One document with counts and no generated text: embeddings, rerank, batches.
+    Plain,
     /// Any other: passed and timed by bytes.
     Other,
 }
 
 impl Dialect {
-    /// Its name in records.
+    /// Every dialect.
+    pub const ALL: [Self; 23] = [
+        Self::OpenAiChat,
+        Self::OpenAiResponses,
+        Self::OpenAiMedia,
+        Self::Realtime,
+        Self::Anthropic,
+        Self::Ollama,
+        Self::Gemini,
+        Self::GeminiInteractions,
+        Self::GeminiLive,
+        Self::Cohere,
+        Self::CohereV1,
+        Self::Tgi,
+        Self::Sglang,
+        Self::LlamaCpp,
+        Self::LmStudio,
+        Self::Triton,
+        Self::BedrockConverse,
+        Self::BedrockInvoke,
+        Self::DashScope,
+        Self::Watsonx,
+        Self::Replicate,
+        Self::Plain,
+        Self::Other,
+    ];
+
+    /// Its name in records and in the configuration.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::OpenAiChat => "openai_chat",
             Self::OpenAiResponses => "openai_responses",
+            Self::OpenAiMedia => "openai_media",
+            Self::Realtime => "realtime",
             Self::Anthropic => "anthropic",
             Self::Ollama => "ollama",
             Self::Gemini => "gemini",
+            Self::GeminiInteractions => "gemini_interactions",
+            Self::GeminiLive => "gemini_live",
             Self::Cohere => "cohere",
+            Self::CohereV1 => "cohere_v1",
             Self::Tgi => "tgi",
+            Self::Sglang => "sglang",
+            Self::LlamaCpp => "llama_cpp",
+            Self::LmStudio => "lm_studio",
+            Self::Triton => "triton",
             Self::BedrockConverse => "bedrock_converse",
+            Self::BedrockInvoke => "bedrock_invoke",
+            Self::DashScope => "dashscope",
+            Self::Watsonx => "watsonx",
+            Self::Replicate => "replicate",
+            Self::Plain => "plain",
             Self::Other => "other",
+        }
+    }
+
+    /// How its events are read.
+    fn rules(self) -> &'static Rules {
+        match self {
+            Self::OpenAiChat => &openai_chat::RULES,
+            Self::OpenAiResponses => &openai_responses::RULES,
+            Self::OpenAiMedia => &openai_media::RULES,
+            Self::Realtime => &realtime::RULES,
+            Self::Anthropic => &anthropic::RULES,
+            Self::Ollama => &ollama::RULES,
+            Self::Gemini => &gemini::RULES,
+            Self::GeminiInteractions => &gemini_interactions::RULES,
+            Self::GeminiLive => &gemini_live::RULES,
+            Self::Cohere => &cohere::RULES,
+            Self::CohereV1 => &cohere_v1::RULES,
+            Self::Tgi => &tgi::RULES,
+            Self::Sglang => &sglang::RULES,
+            Self::LlamaCpp => &llama_cpp::RULES,
+            Self::LmStudio => &lm_studio::RULES,
+            Self::Triton => &triton::RULES,
+            Self::BedrockConverse => &bedrock_converse::RULES,
+            Self::BedrockInvoke => &bedrock_invoke::RULES,
+            Self::DashScope => &dashscope::RULES,
+            Self::Watsonx => &watsonx::RULES,
+            Self::Replicate => &replicate::RULES,
+            Self::Plain => &plain::RULES,
+            Self::Other => &other::RULES,
         }
     }
 }
@@ -123,6 +243,8 @@ impl Kinds {
     pub const ANSWER: Self = Self(2);
     /// A tool's name or arguments, generated code.
     pub const TOOL: Self = Self(4);
+    /// Audio itself, not its transcript. Always with [`Self::ANSWER`].
+    pub const AUDIO: Self = Self(8);
 
     /// Nothing was generated.
     pub const fn is_empty(self) -> bool {
@@ -171,6 +293,8 @@ pub struct Facts {
     pub usage: Usage,
     /// The dialect's own end was seen (of a plain document: its last bracket).
     pub ended: bool,
+    /// What the provider says of its own time.
+    pub reported: Reported,
     /// An error inside the reply: its type or code (`error` if it has neither), never its message. Also set by errors
     /// that are no event: a field `error`, a bare object between events.
     pub error: Option<String>,

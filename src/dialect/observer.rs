@@ -15,7 +15,7 @@ use crate::framing::{
     inflate::{Fault, Inflater},
     json::Progress,
     messages, ndjson,
-    sse::{Framer, Piece},
+    sse::{self, Piece},
     twin::Twin,
 };
 
@@ -31,28 +31,18 @@ const UNREADABLE_LIMIT: u8 = 3;
 #[derive(Debug)]
 pub struct Observer {
     body: Body,
-    off: Option<ObserverOff>,
     /// Undoes the body's compression; absent if it has none, or is no longer read.
     inflater: Option<Box<Inflater>>,
-    /// Unreadable events since the last readable one.
-    row: u8,
-    skipped: u32,
-    framer: Framer,
-    reader: Reader,
-    /// Of a body of binary messages.
-    messages: Option<Box<messages::Framer>>,
-    /// The last output event that others may be alike to, and what it said. Allocated at the first.
-    twin: Option<Box<(Twin, Signal)>>,
+    events: Events,
 }
 
 /// How the body is framed.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Debug)]
 enum Body {
-    Events,
+    Events(sse::Framer),
     Lines(ndjson::Framer),
     Array(array::Framer),
-    /// By [`Observer::messages`].
-    Messages,
+    Messages(Box<messages::Framer>),
     Document,
     /// The head does not say: the first byte does.
     Untold,
@@ -60,12 +50,24 @@ enum Body {
     Blind,
 }
 
+/// What is read of the events, however they are framed.
+#[derive(Debug)]
+struct Events {
+    off: Option<ObserverOff>,
+    /// Unreadable events since the last readable one.
+    row: u8,
+    skipped: u32,
+    reader: Reader,
+    /// The last output event that others may be alike to, and what it said. Allocated at the first.
+    twin: Option<Box<(Twin, Signal)>>,
+}
+
 impl Observer {
     /// A reader for a response of this dialect; the head's content type decides how it is framed, or without one the
     /// body's first byte.
     pub fn new(dialect: Dialect, head: &Parts) -> Self {
         let body = match essence(&head.headers, &CONTENT_TYPE).as_deref() {
-            Some("text/event-stream") => Body::Events,
+            Some("text/event-stream") => Body::Events(sse::Framer::default()),
             _ if dialect == Dialect::Other => Body::Blind,
             // What begins with a bracket is a stream.
             Some("application/json") if dialect == Dialect::Gemini => Body::Untold,
@@ -73,30 +75,20 @@ impl Observer {
             Some("application/x-ndjson" | "application/ndjson" | "application/jsonl") => {
                 Body::Lines(ndjson::Framer::default())
             }
-            Some("application/vnd.amazon.eventstream") => Body::Messages,
+            Some("application/vnd.amazon.eventstream") => Body::Messages(Box::default()),
             Some(essence) if essence.ends_with("+json") => Body::Document,
             None | Some("application/octet-stream") => Body::Untold,
             Some(_) => Body::Blind,
         };
         let (inflater, off) = match inflater(&head.headers) {
-            _ if body == Body::Blind => (None, None),
+            _ if matches!(body, Body::Blind) => (None, None),
             Err(off) => (None, Some(off)),
-            Ok(inflater) if body == Body::Events && dialect == Dialect::Other => {
+            Ok(inflater) if matches!(body, Body::Events(_)) && dialect == Dialect::Other => {
                 (inflater, Some(ObserverOff::UnknownDialect))
             }
             Ok(inflater) => (inflater, None),
         };
-        Self {
-            body,
-            off,
-            inflater,
-            row: 0,
-            skipped: 0,
-            framer: Framer::default(),
-            reader: Reader::new(dialect),
-            messages: (body == Body::Messages).then(Box::default),
-            twin: None,
-        }
+        Self { body, inflater, events: Events { off, row: 0, skipped: 0, reader: Reader::new(dialect), twin: None } }
     }
 
     /// Whether the response is a stream of events (and not one plain document). Without a content type that is known
@@ -110,8 +102,8 @@ impl Observer {
     #[inline]
     pub fn read(&mut self, bytes: &[u8], event: &mut impl FnMut(Signal)) {
         // First what nearly every frame is.
-        if matches!((&self.body, &self.off, &self.inflater), (Body::Events, None, None)) {
-            self.read_events(bytes, event);
+        if let (Body::Events(framer), None, None) = (&mut self.body, self.events.off, &self.inflater) {
+            self.events.read(framer, bytes, event);
         } else if self.inflater.is_some() {
             self.read_inflated(bytes, event);
         } else {
@@ -122,77 +114,68 @@ impl Observer {
     /// The body has ended: an event without its closing blank line is one too.
     pub fn end(&mut self, event: &mut impl FnMut(Signal)) {
         self.inflater = None;
-        if !self.is_reading() {
+        if !self.events.is_reading() {
             return;
         }
-        let Self { framer, reader, body, messages, .. } = self;
-        let mut read = None;
-        let mut piece = |piece: Piece<'_>| read = take(reader, piece);
+        let Self { body, events, .. } = self;
         match body {
-            Body::Events => framer.end(&mut piece),
-            Body::Lines(framer) => framer.end(&mut piece),
-            Body::Array(framer) => framer.end(&mut piece),
-            Body::Messages => {
-                if let Some(framer) = messages {
-                    framer.end(&mut piece);
-                }
-            }
+            Body::Events(framer) => events.end(framer, event),
+            Body::Lines(framer) => events.end(framer, event),
+            Body::Array(framer) => events.end(framer, event),
+            Body::Messages(framer) => events.end(&mut **framer, event),
             Body::Document | Body::Untold | Body::Blind => {}
-        }
-        if let Some(read) = read {
-            self.book(read, event);
         }
     }
 
     /// A plain document that has begun and not ended: if nothing more comes, half an answer.
     pub fn is_half_read(&self) -> bool {
-        self.body == Body::Document && self.off.is_none() && self.reader.progress() == Progress::Open
+        let Self { body, events, .. } = self;
+        matches!(body, Body::Document) && events.off.is_none() && events.reader.progress() == Progress::Open
     }
 
     /// What the reply said so far.
     pub fn facts(&self) -> Facts {
-        self.reader.facts()
+        self.events.reader.facts()
     }
 
     /// Why it no longer reads, if so.
     pub fn off(&self) -> Option<ObserverOff> {
-        self.off
+        self.events.off
     }
 
     /// How many events could not be read and were skipped.
     pub fn skipped(&self) -> u32 {
-        self.skipped
+        self.events.skipped
     }
 
     #[inline(never)]
     fn read_plain(&mut self, bytes: &[u8], event: &mut impl FnMut(Signal)) {
-        if !self.is_reading() {
+        let Self { body, events, .. } = self;
+        if !events.is_reading() {
             return;
         }
-        match self.body {
-            Body::Events => self.read_events(bytes, event),
-            Body::Lines(mut framer) => {
-                self.read_framed(&mut framer, bytes, event);
-                self.body = Body::Lines(framer);
-            }
-            Body::Array(mut framer) => {
-                self.read_framed(&mut framer, bytes, event);
+        match body {
+            Body::Events(framer) => events.read(framer, bytes, event),
+            Body::Lines(framer) => events.read(framer, bytes, event),
+            Body::Array(framer) => {
+                events.read(framer, bytes, event);
                 if framer.is_closed() {
-                    self.reader.closed();
-                }
-                self.body = Body::Array(framer);
-            }
-            Body::Messages => {
-                if let Some(mut framer) = self.messages.take() {
-                    self.read_framed(&mut *framer, bytes, event);
-                    if framer.is_lost() {
-                        self.off = Some(ObserverOff::Malformed);
-                    }
-                    self.messages = Some(framer);
+                    events.reader.closed();
                 }
             }
-            Body::Document => self.read_document(bytes),
-            Body::Untold => self.read_untold(bytes, event),
+            Body::Messages(framer) => {
+                events.read(&mut **framer, bytes, event);
+                if framer.is_lost() {
+                    events.off = Some(ObserverOff::Malformed);
+                }
+            }
+            Body::Document => events.read_document(bytes),
+            Body::Untold => {
+                if let Some(told) = told(bytes, events.reader.dialect()) {
+                    self.body = told;
+                    self.read_plain(bytes, event);
+                }
+            }
             Body::Blind => {}
         }
     }
@@ -201,16 +184,18 @@ impl Observer {
     fn read_inflated(&mut self, bytes: &[u8], event: &mut impl FnMut(Signal)) {
         let Some(mut inflater) = self.inflater.take() else { return };
         let read = inflater.read(bytes, &mut |plain| self.read_plain(plain, event));
-        if !self.is_reading() || self.body == Body::Blind {
+        if !self.events.is_reading() || matches!(self.body, Body::Blind) {
             return;
         }
         match read {
             Ok(()) => self.inflater = Some(inflater),
-            Err(Fault::Corrupt) => self.off = Some(ObserverOff::Encoding),
-            Err(Fault::Overflow) => self.off = Some(ObserverOff::Overflow),
+            Err(Fault::Corrupt) => self.events.off = Some(ObserverOff::Encoding),
+            Err(Fault::Overflow) => self.events.off = Some(ObserverOff::Overflow),
         }
     }
+}
 
+impl Events {
     /// Events of an unknown dialect are read too, to count them.
     #[inline]
     fn is_reading(&self) -> bool {
@@ -218,33 +203,39 @@ impl Observer {
     }
 
     #[inline]
-    fn read_events(&mut self, bytes: &[u8], event: &mut impl FnMut(Signal)) {
+    fn read(&mut self, framer: &mut impl Framed, bytes: &[u8], event: &mut impl FnMut(Signal)) {
         let mut at = 0;
         while at < bytes.len() {
-            let whole = self.framer.between_events();
+            let whole = framer.between_events();
             if whole {
-                at += self.framer.skip_line_feed(&bytes[at..]);
+                at += framer.skip(&bytes[at..]);
                 let reader = &mut self.reader;
                 if let Some(twin) = &mut self.twin
                     && let Some(len) = twin.0.recognise(&bytes[at..], &mut |field, number| reader.tell(field, number))
                 {
                     at += len;
-                    self.framer.passed(bytes[at - 1]);
+                    framer.passed(bytes[at - 1]);
                     self.row = 0;
                     event(twin.1);
                     continue;
                 }
             }
-            at += self.read_event(&bytes[at..], whole, event);
-            if self.off == Some(ObserverOff::Malformed) {
+            at += self.read_event(framer, &bytes[at..], whole, event);
+            if !self.is_reading() {
                 return;
             }
         }
     }
 
     /// Reads to the end of one event (`whole`: from its beginning), or of the bytes. Returns how many were read.
-    fn read_event(&mut self, bytes: &[u8], whole: bool, event: &mut impl FnMut(Signal)) -> usize {
-        let Self { framer, reader, .. } = self;
+    fn read_event(
+        &mut self,
+        framer: &mut impl Framed,
+        bytes: &[u8],
+        whole: bool,
+        event: &mut impl FnMut(Signal),
+    ) -> usize {
+        let reader = &mut self.reader;
         let mut read = None;
         let (mut parts, mut document) = (0, 0);
         let len = framer.read(bytes, &mut |piece| {
@@ -266,41 +257,12 @@ impl Observer {
         len
     }
 
-    /// Reads a body of any other framing than that of [`Self::read_events`], by its framer.
-    fn read_framed(&mut self, framer: &mut impl Framed, bytes: &[u8], event: &mut impl FnMut(Signal)) {
-        let mut at = 0;
-        while at < bytes.len() && self.off.is_none() {
-            let rest = &bytes[at..];
-            let whole = framer.between_events();
-            let reader = &mut self.reader;
-            if whole
-                && let Some(twin) = &mut self.twin
-                && let Some(len) = twin.0.recognise(rest, &mut |field, number| reader.tell(field, number))
-            {
-                at += len;
-                self.row = 0;
-                event(twin.1);
-                continue;
-            }
-            let mut read = None;
-            let (mut parts, mut document) = (0, 0);
-            let len = framer.read(rest, &mut |piece| {
-                if let Piece::Data(_, at) = piece {
-                    parts += 1;
-                    document = at;
-                }
-                read = take(reader, piece);
-            });
-            if let Some(read) = read {
-                if let Read::Event(signal) = read
-                    && whole
-                    && parts == 1
-                {
-                    self.remember(&rest[..len], document, signal);
-                }
-                self.book(read, event);
-            }
-            at += len;
+    fn end(&mut self, framer: &mut impl Framed, event: &mut impl FnMut(Signal)) {
+        let reader = &mut self.reader;
+        let mut read = None;
+        framer.end(&mut |piece| read = take(reader, piece));
+        if let Some(read) = read {
+            self.book(read, event);
         }
     }
 
@@ -340,19 +302,18 @@ impl Observer {
             Progress::Blank | Progress::Open | Progress::Closed => {}
         }
     }
+}
 
-    /// Takes a body without a content type for what it begins like: a field's name, a comment, a document.
-    fn read_untold(&mut self, bytes: &[u8], event: &mut impl FnMut(Signal)) {
-        if let Some(first) = bytes.iter().find(|byte| !byte.is_ascii_whitespace()) {
-            self.body = match first {
-                b'[' if self.reader.dialect() == Dialect::Gemini => Body::Array(array::Framer::default()),
-                b'{' | b'[' => Body::Document,
-                b'd' | b'e' | b'i' | b'r' | b':' | 0xef => Body::Events,
-                _ => Body::Blind,
-            };
-            self.read_plain(bytes, event);
-        }
-    }
+/// Takes a body without a content type for what it begins like: a field's name, a comment, a document. Absent while
+/// there is nothing but white space.
+fn told(bytes: &[u8], dialect: Dialect) -> Option<Body> {
+    let first = bytes.iter().find(|byte| !byte.is_ascii_whitespace())?;
+    Some(match first {
+        b'[' if dialect == Dialect::Gemini => Body::Array(array::Framer::default()),
+        b'{' | b'[' => Body::Document,
+        b'd' | b'e' | b'i' | b'r' | b':' | 0xef => Body::Events(sse::Framer::default()),
+        _ => Body::Blind,
+    })
 }
 
 /// Hands a piece to the reader; what the event was, if it ended.

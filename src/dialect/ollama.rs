@@ -5,9 +5,11 @@
 use std::sync::LazyLock;
 
 use super::{
-    Facts, Kinds, Signal, Usage,
-    reply::{ERROR, Event, MODEL, OWN, Reply, is_something, name},
-    usage,
+    Kinds, Signal, Usage,
+    reply::{ERROR, Event, MODEL, OWN, Reply, is_something},
+    reported::{Phase, Unit, time},
+    rules::{Data, Rules, tree},
+    usage::{self, Counts},
 };
 use crate::framing::json::{Tree, Value, Want};
 
@@ -25,7 +27,9 @@ const NAMES: [&str; 2] = ["prompt_eval_count", "eval_count"];
 const PROMPT: usize = 0;
 const EVAL: usize = 1;
 
-pub(super) static TREE: LazyLock<Tree> = LazyLock::new(|| {
+pub(super) static RULES: Rules = Rules { data: Data::Json, tree: LazyLock::new(asked), found, end, usage: arithmetic };
+
+fn asked() -> Tree {
     let fields = [
         ("message.content", ANSWER, Want::Whether),
         ("message.thinking", THINKING, Want::Whether),
@@ -36,13 +40,15 @@ pub(super) static TREE: LazyLock<Tree> = LazyLock::new(|| {
         ("done_reason", REASON, Want::Value),
         ("model", MODEL, Want::Value),
         ("error", ERROR, Want::Value),
+        ("total_duration", time(Phase::Total, Unit::Nanos), Want::Count),
+        ("prompt_eval_duration", time(Phase::Prefill, Unit::Nanos), Want::Count),
+        ("eval_duration", time(Phase::Decode, Unit::Nanos), Want::Count),
     ];
-    let counts = usage::named(&[""], &NAMES);
-    Tree::new(fields.into_iter().map(|(path, field, want)| (path.to_owned(), field, want)).chain(counts))
-});
+    tree(&fields, usage::named(&[""], &NAMES))
+}
 
 /// Takes a field of the event.
-pub(super) fn found(reply: &mut Reply, event: &mut Event, field: u8, value: Value<'_>) {
+fn found(reply: &mut Reply, event: &mut Event, field: u8, value: Value<'_>) {
     let kinds = match field {
         ANSWER => Kinds::ANSWER,
         THINKING => Kinds::REASONING,
@@ -54,10 +60,7 @@ pub(super) fn found(reply: &mut Reply, event: &mut Event, field: u8, value: Valu
             return;
         }
         REASON => {
-            if let Some(reason) = name(value) {
-                event.telling = true;
-                reply.finish(0, reason);
-            }
+            reply.finish_with(event, value);
             return;
         }
         _ => return reply.take(event, field, value),
@@ -68,17 +71,11 @@ pub(super) fn found(reply: &mut Reply, event: &mut Event, field: u8, value: Valu
 }
 
 /// The event has ended.
-pub(super) fn end(reply: &mut Reply, event: &Event) -> Signal {
+fn end(reply: &mut Reply, event: &mut Event) -> Signal {
     reply.end(event, event.output, event.kind == END)
 }
 
 /// The arithmetic: the output's count includes thinking; an input that was wholly cached has none.
-pub(super) fn facts(reply: &Reply) -> Facts {
-    let counts = &reply.counts;
-    reply.facts(Usage {
-        input: counts.at(PROMPT),
-        output: counts.at(EVAL),
-        raw: counts.named(&NAMES),
-        ..Usage::default()
-    })
+fn arithmetic(counts: &Counts) -> Usage {
+    Usage { input: counts.at(PROMPT), output: counts.at(EVAL), raw: counts.named(&NAMES), ..Usage::default() }
 }

@@ -7,9 +7,10 @@
 use std::sync::LazyLock;
 
 use super::{
-    Facts, Kinds, Signal, Usage,
-    reply::{ERROR, ERROR_CODE, ERROR_TYPE, Event, MODEL, OWN, Reply, is_something, name},
-    usage::{self, Count},
+    Kinds, Signal, Usage,
+    reply::{ERROR, ERROR_BY_NAME, ERROR_CODE, ERROR_TYPE, Event, MODEL, OWN, Reply, is_something, name},
+    rules::{Data, Rules, tree},
+    usage::{self, Count, Counts},
 };
 use crate::framing::json::{Tree, Value, Want};
 
@@ -30,7 +31,9 @@ const STATUS_CODE: u8 = OWN + 10;
 /// [`Event::kind`] of an object that is an error itself.
 const BARE_ERROR: u8 = 1;
 
-pub(super) static TREE: LazyLock<Tree> = LazyLock::new(|| {
+pub(super) static RULES: Rules = Rules { data: Data::Json, tree: LazyLock::new(asked), found, end, usage: arithmetic };
+
+fn asked() -> Tree {
     let fields = [
         ("choices[]", CHOICE, Want::Whether),
         ("choices[].index", INDEX, Want::Value),
@@ -66,19 +69,18 @@ pub(super) static TREE: LazyLock<Tree> = LazyLock::new(|| {
         ("x_groq.error", ERROR, Want::Value),
         ("base_resp.status_code", STATUS_CODE, Want::Value),
     ];
-    let counts = usage::fields(&["usage", "x_groq.usage", "choices[].usage"]);
-    Tree::new(fields.into_iter().map(|(path, field, want)| (path.to_owned(), field, want)).chain(counts))
-});
+    tree(&fields, usage::fields(&["usage", "x_groq.usage", "choices[].usage"]))
+}
 
 /// Takes a field of the event.
 #[inline]
-pub(super) fn found(reply: &mut Reply, event: &mut Event, field: u8, value: Value<'_>) {
+fn found(reply: &mut Reply, event: &mut Event, field: u8, value: Value<'_>) {
     match field {
-        ANSWER => add(event, Kinds::ANSWER, value),
-        REASONING => add(event, Kinds::REASONING, value),
-        TOOL => add(event, Kinds::TOOL, value),
+        ANSWER => event.add(Kinds::ANSWER, value),
+        REASONING => event.add(Kinds::REASONING, value),
+        TOOL => event.add(Kinds::TOOL, value),
         SUMMARY => {
-            add(event, Kinds::REASONING, value);
+            event.add(Kinds::REASONING, value);
             reply.summarised |= is_something(value);
         }
         CHOICE => reply.choice(event),
@@ -88,6 +90,11 @@ pub(super) fn found(reply: &mut Reply, event: &mut Event, field: u8, value: Valu
                 event.telling = true;
                 reply.choice_finish(event, reason);
             }
+        }
+        ERROR_BY_NAME => {
+            // Type and code may stand in it as in an error object.
+            event.kind = BARE_ERROR;
+            reply.take(event, field, value);
         }
         OBJECT => {
             if value == Value::Text(b"error") {
@@ -108,23 +115,16 @@ pub(super) fn found(reply: &mut Reply, event: &mut Event, field: u8, value: Valu
     }
 }
 
-/// An error that is one by the name of its field: type and code may stand in it as in an error object.
-pub(super) fn begin_error(reply: &mut Reply, event: &mut Event) {
-    event.kind = BARE_ERROR;
-    reply.take(event, ERROR, Value::Object);
-}
-
 /// The event has ended.
 #[inline]
-pub(super) fn end(reply: &mut Reply, event: &Event) -> Signal {
+fn end(reply: &mut Reply, event: &mut Event) -> Signal {
     reply.settle(event);
     reply.end(event, event.output, false)
 }
 
 /// The arithmetic: cached tokens are inside the prompt's, reasoning inside the completion's unless the total proves it is
 /// not (xAI).
-pub(super) fn facts(reply: &Reply) -> Facts {
-    let counts = &reply.counts;
+fn arithmetic(counts: &Counts) -> Usage {
     let input = counts.first(&[Count::PromptTokens, Count::InputTokens]);
     let mut output = counts.first(&[Count::CompletionTokens, Count::OutputTokens]);
     let reasoning = counts.first(&[Count::CompletionReasoning, Count::OutputReasoning, Count::ReasoningTokens]);
@@ -135,7 +135,7 @@ pub(super) fn facts(reply: &Reply) -> Facts {
     {
         output = Some(visible + hidden);
     }
-    reply.facts(Usage {
+    Usage {
         input,
         output,
         reasoning,
@@ -148,12 +148,5 @@ pub(super) fn facts(reply: &Reply) -> Facts {
         ]),
         cache_write: counts.first(&[Count::PromptCacheWrite, Count::InputCacheWrite, Count::CacheCreation]),
         raw: counts.raw(),
-    })
-}
-
-#[inline]
-fn add(event: &mut Event, kinds: Kinds, value: Value<'_>) {
-    if is_something(value) {
-        event.output |= kinds;
     }
 }

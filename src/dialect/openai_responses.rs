@@ -5,9 +5,10 @@
 use std::sync::LazyLock;
 
 use super::{
-    Facts, Kinds, Signal, Usage,
-    reply::{ERROR, ERROR_CODE, ERROR_TYPE, Event, MODEL, OWN, Reply, name},
-    usage::{self, Count},
+    Kinds, Signal, Usage,
+    reply::{ERROR, ERROR_BY_NAME, ERROR_CODE, ERROR_TYPE, Event, MODEL, OWN, Reply, name},
+    rules::{Data, Rules, tree},
+    usage::{self, Count, Counts},
 };
 use crate::framing::json::{Tree, Value, Want};
 
@@ -43,7 +44,9 @@ const HAS_STATUS: u8 = 4;
 const STATUS_PLACE: u32 = 0;
 const REASON_PLACE: u32 = 1;
 
-pub(super) static TREE: LazyLock<Tree> = LazyLock::new(|| {
+pub(super) static RULES: Rules = Rules { data: Data::Json, tree: LazyLock::new(asked), found, end, usage: arithmetic };
+
+fn asked() -> Tree {
     let fields = [
         ("type", TYPE, Want::Value),
         ("delta", DELTA, Want::Whether),
@@ -64,13 +67,12 @@ pub(super) static TREE: LazyLock<Tree> = LazyLock::new(|| {
         ("error.code", ERROR_CODE, Want::Value),
         ("code", BARE_CODE, Want::Value),
     ];
-    let counts = usage::fields(&["response.usage", "usage"]);
-    Tree::new(fields.into_iter().map(|(path, field, want)| (path.to_owned(), field, want)).chain(counts))
-});
+    tree(&fields, usage::fields(&["response.usage", "usage"]))
+}
 
 /// Takes a field of the event.
 #[inline]
-pub(super) fn found(reply: &mut Reply, event: &mut Event, field: u8, value: Value<'_>) {
+fn found(reply: &mut Reply, event: &mut Event, field: u8, value: Value<'_>) {
     match field {
         TYPE => {
             if let Value::Text(text) = value {
@@ -94,19 +96,17 @@ pub(super) fn found(reply: &mut Reply, event: &mut Event, field: u8, value: Valu
         }
         BARE_CODE if event.kind == FAULT => reply.take(event, ERROR_CODE, value),
         BARE_CODE => {}
+        ERROR_BY_NAME => {
+            event.kind = FAULT;
+            reply.take(event, field, value);
+        }
         _ => reply.take(event, field, value),
     }
 }
 
-/// An error that is one by its event's or field's name.
-pub(super) fn begin_error(reply: &mut Reply, event: &mut Event) {
-    event.kind = FAULT;
-    reply.take(event, ERROR, Value::Object);
-}
-
 /// The event has ended.
 #[inline]
-pub(super) fn end(reply: &mut Reply, event: &mut Event) -> Signal {
+fn end(reply: &mut Reply, event: &mut Event) -> Signal {
     let output = match event.kind {
         ANSWER if event.has(HAS_DELTA) => Kinds::ANSWER,
         REASONING | SUMMARY if event.has(HAS_DELTA) => Kinds::REASONING,
@@ -126,16 +126,15 @@ pub(super) fn end(reply: &mut Reply, event: &mut Event) -> Signal {
 }
 
 /// The arithmetic: cached tokens are inside the input's, reasoning inside the output's.
-pub(super) fn facts(reply: &Reply) -> Facts {
-    let counts = &reply.counts;
-    reply.facts(Usage {
+fn arithmetic(counts: &Counts) -> Usage {
+    Usage {
         input: counts.get(Count::InputTokens),
         output: counts.get(Count::OutputTokens),
         reasoning: counts.get(Count::OutputReasoning),
         cached: counts.get(Count::InputCached),
         cache_write: counts.get(Count::InputCacheWrite),
         raw: counts.raw(),
-    })
+    }
 }
 
 fn kind(text: &[u8]) -> u8 {

@@ -1,9 +1,9 @@
-//! Reads the events of one reply by its dialect: pieces in, one [`Signal`] per event out.
+//! Reads the events of one reply by its dialect's [`Rules`]: pieces in, one [`Signal`] per event out.
 
 use super::{
-    Dialect, Facts, Signal, anthropic, bedrock_converse, cohere, gemini, ollama, openai_chat, openai_responses,
-    reply::{ERROR, ERROR_TYPE, Event, Reply},
-    tgi,
+    Dialect, Facts, Signal,
+    reply::{ERROR_BY_NAME, ERROR_TYPE, Event, NAME, Reply, TEXT},
+    rules::{Data, Rules},
 };
 use crate::framing::json::{Free, Progress, Scanner, Value};
 
@@ -17,9 +17,9 @@ const ERROR_NAME: &[u8] = b"error";
 const NO_MATCH: u8 = u8::MAX;
 
 /// Reads a reply's events, one after another.
-#[derive(Debug)]
 pub(super) struct Reader {
     dialect: Dialect,
+    rules: &'static Rules,
     scanner: Scanner,
     reply: Reply,
     event: Event,
@@ -29,8 +29,7 @@ pub(super) struct Reader {
     stray: bool,
     /// How much of [`DONE`] the data was so far.
     done: u8,
-    /// How much of [`ERROR_NAME`] the name was so far.
-    name: u8,
+    name: ShortName,
 }
 
 /// What an ended event was.
@@ -44,17 +43,24 @@ pub(super) enum Read {
     Nothing,
 }
 
+impl std::fmt::Debug for Reader {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Reader").field("dialect", &self.dialect).field("reply", &self.reply).finish_non_exhaustive()
+    }
+}
+
 impl Reader {
     pub(super) fn new(dialect: Dialect) -> Self {
         Self {
             dialect,
+            rules: dialect.rules(),
             scanner: Scanner::default(),
             reply: Reply::default(),
             event: Event::default(),
             open: false,
             stray: false,
             done: 0,
-            name: 0,
+            name: ShortName::default(),
         }
     }
 
@@ -73,13 +79,13 @@ impl Reader {
 
     /// The next part of the event's name.
     pub(super) fn name(&mut self, part: &[u8]) {
-        follow(&mut self.name, ERROR_NAME, part);
+        self.name.push(part);
     }
 
     /// The event is an exception of this name (which may be empty).
     pub(super) fn exception(&mut self, name: &[u8]) {
         self.open();
-        self.begin_error();
+        self.found(ERROR_BY_NAME, Value::Object);
         self.reply.take(&mut self.event, ERROR_TYPE, Value::Text(name));
     }
 
@@ -89,7 +95,7 @@ impl Reader {
             self.open();
             self.stray = true;
             if error {
-                self.begin_error();
+                self.found(ERROR_BY_NAME, Value::Object);
             }
         }
         self.scan(part);
@@ -98,8 +104,7 @@ impl Reader {
     /// The event has ended; it had data or not.
     #[inline]
     pub(super) fn end(&mut self, data: bool) -> Read {
-        let named_error = usize::from(self.name) == ERROR_NAME.len();
-        self.name = 0;
+        let name = std::mem::take(&mut self.name);
         if data && !self.open {
             self.open();
         }
@@ -112,16 +117,23 @@ impl Reader {
             }
             return Read::Nothing;
         }
-        if self.dialect == Dialect::Other {
+        if self.rules.data == Data::Unread {
             return Read::Event(Signal::default());
         }
-        if named_error {
-            self.begin_error();
+        if name.as_bytes() == ERROR_NAME {
+            // The name may stand behind the data, too.
+            self.found(ERROR_BY_NAME, Value::Object);
             return Read::Event(self.dialect_end());
         }
         if usize::from(self.done) == DONE.len() {
             self.reply.ended = true;
             return Read::Event(Signal { end: true, ..Signal::default() });
+        }
+        if !name.as_bytes().is_empty() {
+            self.found(NAME, Value::Text(name.as_bytes()));
+        }
+        if self.rules.data == Data::Text {
+            return Read::Event(self.dialect_end());
         }
         match self.scanner.progress() {
             Progress::Closed => Read::Event(self.dialect_end()),
@@ -171,16 +183,7 @@ impl Reader {
     }
 
     pub(super) fn facts(&self) -> Facts {
-        match self.dialect {
-            Dialect::OpenAiChat | Dialect::Other => openai_chat::facts(&self.reply),
-            Dialect::OpenAiResponses => openai_responses::facts(&self.reply),
-            Dialect::Anthropic => anthropic::facts(&self.reply),
-            Dialect::Ollama => ollama::facts(&self.reply),
-            Dialect::Gemini => gemini::facts(&self.reply),
-            Dialect::Cohere => cohere::facts(&self.reply),
-            Dialect::Tgi => tgi::facts(&self.reply),
-            Dialect::BedrockConverse => bedrock_converse::facts(&self.reply),
-        }
+        self.reply.facts((self.rules.usage)(&self.reply.counts))
     }
 
     #[inline]
@@ -190,8 +193,8 @@ impl Reader {
         self.event = Event::default();
         self.done = 0;
         self.scanner.restart();
-        if usize::from(self.name) == ERROR_NAME.len() {
-            self.begin_error();
+        if self.name.as_bytes() == ERROR_NAME {
+            self.found(ERROR_BY_NAME, Value::Object);
         }
     }
 
@@ -201,12 +204,12 @@ impl Reader {
         let before = usize::from(self.done);
         // White space behind the marker means nothing.
         let (word, behind) = part.split_at(part.len().min(DONE.len() - before));
-        if behind.iter().all(u8::is_ascii_whitespace) {
-            follow(&mut self.done, DONE, word);
+        if DONE[before..].starts_with(word) && behind.iter().all(u8::is_ascii_whitespace) {
+            #[expect(clippy::cast_possible_truncation, reason = "within a word of six bytes")]
+            let now = (before + word.len()) as u8;
+            self.done = now;
         } else {
             self.done = NO_MATCH;
-        }
-        if self.done == NO_MATCH {
             self.scan(&DONE[..before]);
             self.scan(part);
         }
@@ -214,87 +217,46 @@ impl Reader {
 
     #[inline]
     fn scan(&mut self, part: &[u8]) {
-        let Self { scanner, reply, event, .. } = self;
-        match self.dialect {
-            Dialect::OpenAiChat => scanner.read(&openai_chat::TREE, part, &mut |field, value| {
-                openai_chat::found(reply, event, field, value);
-            }),
-            Dialect::OpenAiResponses => scanner.read(&openai_responses::TREE, part, &mut |field, value| {
-                openai_responses::found(reply, event, field, value);
-            }),
-            Dialect::Anthropic => scanner.read(&anthropic::TREE, part, &mut |field, value| {
-                anthropic::found(reply, event, field, value);
-            }),
-            Dialect::Ollama => scanner.read(&ollama::TREE, part, &mut |field, value| {
-                ollama::found(reply, event, field, value);
-            }),
-            Dialect::Gemini => scanner.read(&gemini::TREE, part, &mut |field, value| {
-                gemini::found(reply, event, field, value);
-            }),
-            Dialect::Cohere => scanner.read(&cohere::TREE, part, &mut |field, value| {
-                cohere::found(reply, event, field, value);
-            }),
-            Dialect::Tgi => scanner.read(&tgi::TREE, part, &mut |field, value| {
-                tgi::found(reply, event, field, value);
-            }),
-            Dialect::BedrockConverse => scanner.read(&bedrock_converse::TREE, part, &mut |field, value| {
-                bedrock_converse::found(reply, event, field, value);
-            }),
-            Dialect::Other => {}
-        }
-    }
-
-    fn found(&mut self, field: u8, value: Value<'_>) {
-        let Self { reply, event, .. } = self;
-        match self.dialect {
-            Dialect::OpenAiChat => openai_chat::found(reply, event, field, value),
-            Dialect::OpenAiResponses => openai_responses::found(reply, event, field, value),
-            Dialect::Anthropic => anthropic::found(reply, event, field, value),
-            Dialect::Ollama => ollama::found(reply, event, field, value),
-            Dialect::Gemini => gemini::found(reply, event, field, value),
-            Dialect::Cohere => cohere::found(reply, event, field, value),
-            Dialect::Tgi => tgi::found(reply, event, field, value),
-            Dialect::BedrockConverse => bedrock_converse::found(reply, event, field, value),
-            Dialect::Other => {}
-        }
-    }
-
-    fn begin_error(&mut self) {
-        let Self { reply, event, .. } = self;
-        match self.dialect {
-            Dialect::OpenAiChat => openai_chat::begin_error(reply, event),
-            Dialect::OpenAiResponses => openai_responses::begin_error(reply, event),
-            Dialect::Anthropic => anthropic::begin_error(reply, event),
-            Dialect::Ollama | Dialect::Gemini | Dialect::Cohere | Dialect::Tgi | Dialect::BedrockConverse => {
-                reply.take(event, ERROR, Value::Object);
+        let Self { rules, scanner, reply, event, .. } = self;
+        match rules.data {
+            Data::Json => {
+                scanner.read(&rules.tree, part, &mut |field, value| (rules.found)(reply, event, field, value));
             }
-            Dialect::Other => {}
+            Data::Text if part.is_empty() => {}
+            Data::Text => (rules.found)(reply, event, TEXT, Value::Filled),
+            Data::Unread => {}
         }
     }
 
     #[inline]
+    fn found(&mut self, field: u8, value: Value<'_>) {
+        (self.rules.found)(&mut self.reply, &mut self.event, field, value);
+    }
+
+    #[inline]
     fn dialect_end(&mut self) -> Signal {
-        let Self { reply, event, .. } = self;
-        match self.dialect {
-            Dialect::OpenAiChat => openai_chat::end(reply, event),
-            Dialect::OpenAiResponses => openai_responses::end(reply, event),
-            Dialect::Anthropic => anthropic::end(reply, event),
-            Dialect::Ollama => ollama::end(reply, event),
-            Dialect::Gemini => gemini::end(reply, event),
-            Dialect::Cohere => cohere::end(reply, event),
-            Dialect::Tgi => tgi::end(reply, event),
-            Dialect::BedrockConverse => bedrock_converse::end(reply, event),
-            Dialect::Other => Signal::default(),
-        }
+        (self.rules.end)(&mut self.reply, &mut self.event)
     }
 }
 
-/// Follows a word through pieces: `seen` of its bytes came before.
-#[inline]
-fn follow(seen: &mut u8, word: &[u8], part: &[u8]) {
-    let begin = usize::from(*seen);
-    let fits = *seen != NO_MATCH && word.get(begin..).is_some_and(|rest| rest.starts_with(part));
-    #[expect(clippy::cast_possible_truncation, reason = "within a word of a few bytes")]
-    let now = (begin + part.len()) as u8;
-    *seen = if fits { now } else { NO_MATCH };
+/// The beginning of an event's name, as long as any that is asked for.
+#[derive(Clone, Copy, Default, Debug)]
+struct ShortName {
+    bytes: [u8; 24],
+    len: u8,
+}
+
+impl ShortName {
+    fn push(&mut self, part: &[u8]) {
+        for byte in part {
+            if let Some(slot) = self.bytes.get_mut(usize::from(self.len)) {
+                *slot = *byte;
+                self.len += 1;
+            }
+        }
+    }
+
+    fn as_bytes(&self) -> &[u8] {
+        &self.bytes[..usize::from(self.len)]
+    }
 }

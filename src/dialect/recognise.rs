@@ -67,36 +67,42 @@ const ROWS: &[Row] = &[
     row(Has(&["/publishers/anthropic/models/", ":rawPredict"]), Post, Endpoint::Messages, Dialect::Anthropic),
     row(Ends(":streamGenerateContent"), Post, Endpoint::Generate, Dialect::Gemini),
     row(Ends(":generateContent"), Post, Endpoint::Generate, Dialect::Gemini),
-    row(Has(&["/models/", ":embedContent"]), Post, Endpoint::Embeddings, Dialect::Other),
-    row(Has(&["/models/", ":batchEmbedContents"]), Post, Endpoint::Embeddings, Dialect::Other),
-    row(Ends("/interactions"), Post, Endpoint::Generate, Dialect::Other),
-    row(Ends("GenerativeService.BidiGenerateContent"), Get, Endpoint::Realtime, Dialect::Other),
+    row(Has(&["/models/", ":embedContent"]), Post, Endpoint::Embeddings, Dialect::Plain),
+    row(Has(&["/models/", ":batchEmbedContents"]), Post, Endpoint::Embeddings, Dialect::Plain),
+    row(Ends("/interactions"), Post, Endpoint::Generate, Dialect::GeminiInteractions),
+    row(Ends("GenerativeService.BidiGenerateContent"), Get, Endpoint::Realtime, Dialect::GeminiLive),
+    row(Ends("/realtime"), Get, Endpoint::Realtime, Dialect::Realtime),
     row(Ends("/realtime"), Any, Endpoint::Realtime, Dialect::Other),
     row(Has(&["/model/", "/converse"]), Post, Endpoint::Chat, Dialect::BedrockConverse),
-    row(Has(&["/model/", "/invoke"]), Post, Endpoint::Generate, Dialect::Other),
+    row(Has(&["/model/", "/invoke"]), Post, Endpoint::Generate, Dialect::BedrockInvoke),
     row(Ends("/api/chat"), Post, Endpoint::Chat, Dialect::Ollama),
     row(Ends("/api/generate"), Post, Endpoint::Generate, Dialect::Ollama),
     row(Ends("/v2/chat"), Post, Endpoint::Chat, Dialect::Cohere),
+    row(Ends("/api/v1/chat"), Post, Endpoint::Chat, Dialect::LmStudio),
+    // Writer's chat has this path, too: the body tells.
+    row(Ends("/v1/chat"), Post, Endpoint::Chat, Dialect::CohereV1),
     row(Ends("/chat"), Post, Endpoint::Chat, Dialect::Other),
-    row(Has(&["/services/aigc/", "/generation"]), Post, Endpoint::Generate, Dialect::Other),
-    row(Ends("/generate"), Post, Endpoint::Generate, Dialect::Other),
-    row(Has(&["/v2/models/", "/generate_stream"]), Post, Endpoint::Generate, Dialect::Other),
+    row(Has(&["/services/aigc/", "/generation"]), Post, Endpoint::Generate, Dialect::DashScope),
+    row(Has(&["/v2/models/", "/generate"]), Post, Endpoint::Generate, Dialect::Triton),
+    // SGLang's has this path, too: the body tells.
+    row(Ends("/generate"), Post, Endpoint::Generate, Dialect::Tgi),
     row(Ends("/generate_stream"), Post, Endpoint::Generate, Dialect::Tgi),
-    row(Ends("/generation"), Post, Endpoint::Generate, Dialect::Other),
-    row(Ends("/generation_stream"), Post, Endpoint::Generate, Dialect::Other),
-    row(Ends("/text_stream"), Post, Endpoint::Generate, Dialect::Other),
-    row(Ends("/completion"), Post, Endpoint::Generate, Dialect::Other),
-    row(Ends("/infill"), Post, Endpoint::Generate, Dialect::Other),
-    row(Ends("/embeddings"), Post, Endpoint::Embeddings, Dialect::Other),
-    row(Ends("/embed"), Post, Endpoint::Embeddings, Dialect::Other),
-    row(Ends("/rerank"), Post, Endpoint::Rerank, Dialect::Other),
-    row(Ends("/reranking"), Post, Endpoint::Rerank, Dialect::Other),
-    row(Ends("/images/generations"), Post, Endpoint::Images, Dialect::Other),
-    row(Ends("/images/edits"), Post, Endpoint::Images, Dialect::Other),
-    row(Ends("/images/variations"), Post, Endpoint::Images, Dialect::Other),
-    row(Ends("/audio/speech"), Post, Endpoint::Audio, Dialect::Other),
-    row(Ends("/audio/transcriptions"), Post, Endpoint::Audio, Dialect::Other),
-    row(Ends("/audio/translations"), Post, Endpoint::Audio, Dialect::Other),
+    row(Ends("/generation"), Post, Endpoint::Generate, Dialect::Watsonx),
+    row(Ends("/generation_stream"), Post, Endpoint::Generate, Dialect::Watsonx),
+    row(Ends("/text_stream"), Post, Endpoint::Generate, Dialect::Watsonx),
+    row(Ends("/completion"), Post, Endpoint::Generate, Dialect::LlamaCpp),
+    row(Ends("/infill"), Post, Endpoint::Generate, Dialect::LlamaCpp),
+    row(Has(&["/v1/streams/"]), Get, Endpoint::Generate, Dialect::Replicate),
+    row(Ends("/embeddings"), Post, Endpoint::Embeddings, Dialect::Plain),
+    row(Ends("/embed"), Post, Endpoint::Embeddings, Dialect::Plain),
+    row(Ends("/rerank"), Post, Endpoint::Rerank, Dialect::Plain),
+    row(Ends("/reranking"), Post, Endpoint::Rerank, Dialect::Plain),
+    row(Ends("/images/generations"), Post, Endpoint::Images, Dialect::OpenAiMedia),
+    row(Ends("/images/edits"), Post, Endpoint::Images, Dialect::OpenAiMedia),
+    row(Ends("/images/variations"), Post, Endpoint::Images, Dialect::OpenAiMedia),
+    row(Ends("/audio/speech"), Post, Endpoint::Audio, Dialect::OpenAiMedia),
+    row(Ends("/audio/transcriptions"), Post, Endpoint::Audio, Dialect::OpenAiMedia),
+    row(Ends("/audio/translations"), Post, Endpoint::Audio, Dialect::OpenAiMedia),
     row(Ends("/batches"), Any, Endpoint::Batch, Dialect::Other),
     row(Has(&["/batches/"]), Any, Endpoint::Batch, Dialect::Other),
     row(Ends("/files"), Any, Endpoint::Batch, Dialect::Other),
@@ -119,7 +125,7 @@ pub fn recognise(parts: &Parts, provider: Option<&str>) -> Recognised {
             Recognised { endpoint: row.endpoint, dialect: row.dialect }
         });
     if parts.headers.contains_key(UPGRADE) && parts.method == Method::GET && path.ends_with("/responses") {
-        recognised.endpoint = Endpoint::Realtime;
+        recognised = Recognised { endpoint: Endpoint::Realtime, dialect: Dialect::OpenAiResponses };
     }
     if parts.headers.contains_key(ANTHROPIC_VERSION) || provider == Some("anthropic") {
         recognised.dialect = anthropic(recognised);
@@ -208,8 +214,21 @@ mod tests {
             ("/model/anthropic.claude%3A0/converse-stream", Endpoint::Chat, Dialect::BedrockConverse),
             ("/v2/chat", Endpoint::Chat, Dialect::Cohere),
             ("/generate_stream", Endpoint::Generate, Dialect::Tgi),
-            ("/v2/models/m/generate_stream", Endpoint::Generate, Dialect::Other),
-            ("/api/v1/chat", Endpoint::Chat, Dialect::Other),
+            ("/generate", Endpoint::Generate, Dialect::Tgi),
+            ("/v2/models/m/generate_stream", Endpoint::Generate, Dialect::Triton),
+            ("/api/v1/chat", Endpoint::Chat, Dialect::LmStudio),
+            ("/v1/chat", Endpoint::Chat, Dialect::CohereV1),
+            ("/completion", Endpoint::Generate, Dialect::LlamaCpp),
+            ("/model/amazon.nova/invoke", Endpoint::Generate, Dialect::BedrockInvoke),
+            ("/ml/v1-beta/generation/text_stream?version=1", Endpoint::Generate, Dialect::Watsonx),
+            ("/ml/v1/text/generation", Endpoint::Generate, Dialect::Watsonx),
+            ("/api/v1/services/aigc/text-generation/generation", Endpoint::Generate, Dialect::DashScope),
+            ("/v1beta/interactions", Endpoint::Generate, Dialect::GeminiInteractions),
+            ("/v1beta/models/e:batchEmbedContents", Endpoint::Embeddings, Dialect::Plain),
+            ("/v1/embeddings", Endpoint::Embeddings, Dialect::Plain),
+            ("/v2/rerank", Endpoint::Rerank, Dialect::Plain),
+            ("/v1/images/generations", Endpoint::Images, Dialect::OpenAiMedia),
+            ("/v1/audio/speech", Endpoint::Audio, Dialect::OpenAiMedia),
         ] {
             assert_recognised("POST", path, endpoint, dialect);
         }
@@ -217,16 +236,10 @@ mod tests {
 
     #[test]
     fn other_requests_have_an_endpoint_where_they_have_one() {
+        assert_recognised("GET", "/v1/realtime?model=x", Endpoint::Realtime, Dialect::Realtime);
+        assert_recognised("GET", "/v1/streams/s1", Endpoint::Generate, Dialect::Replicate);
         for (method, path, endpoint) in [
-            ("POST", "/v1beta/models/e:batchEmbedContents", Endpoint::Embeddings),
-            ("POST", "/model/amazon.nova/invoke", Endpoint::Generate),
-            ("POST", "/v1/chat", Endpoint::Chat),
-            ("POST", "/completion", Endpoint::Generate),
-            ("GET", "/v1/realtime?model=x", Endpoint::Realtime),
-            ("POST", "/v1/embeddings", Endpoint::Embeddings),
-            ("POST", "/v2/rerank", Endpoint::Rerank),
-            ("POST", "/v1/images/generations", Endpoint::Images),
-            ("POST", "/v1/audio/speech", Endpoint::Audio),
+            ("POST", "/v1/realtime", Endpoint::Realtime),
             ("GET", "/v1/models", Endpoint::Models),
             ("GET", "/v1/models/m", Endpoint::Models),
             ("POST", "/v1/messages/batches", Endpoint::Batch),
@@ -245,7 +258,7 @@ mod tests {
     #[test]
     fn headers_and_the_provider_decide_where_the_path_does_not() {
         let upgrade = Request::get("/v1/responses").header("upgrade", "websocket").body(()).unwrap().into_parts().0;
-        let socket = Recognised { endpoint: Endpoint::Realtime, dialect: Dialect::Other };
+        let socket = Recognised { endpoint: Endpoint::Realtime, dialect: Dialect::OpenAiResponses };
         assert_eq!(recognise(&upgrade, None), socket);
         let legacy = Request::post("/v1/completions").body(()).unwrap().into_parts().0;
         assert_eq!(recognise(&legacy, Some("anthropic")).dialect, Dialect::Anthropic);

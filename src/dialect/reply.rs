@@ -1,6 +1,10 @@
 //! What is kept of a reply while it is read, and what all dialects have in common.
 
-use super::{Facts, Kinds, Signal, Usage, usage::Counts};
+use super::{
+    Facts, Kinds, Signal, Usage,
+    reported::Times,
+    usage::{COUNT, Counts},
+};
 use crate::framing::json::Value;
 
 /// Fields that mean the same in each dialect's tree. A dialect's own begin at [`OWN`], counts at
@@ -9,7 +13,15 @@ pub(super) const MODEL: u8 = 0;
 pub(super) const ERROR: u8 = 1;
 pub(super) const ERROR_TYPE: u8 = 2;
 pub(super) const ERROR_CODE: u8 = 3;
+/// The event's name, once, at its end.
+pub(super) const NAME: u8 = 4;
+/// A part of data that is text.
+pub(super) const TEXT: u8 = 5;
+/// The event is an error by its name or by the name of its field.
+pub(super) const ERROR_BY_NAME: u8 = 6;
 pub(super) const OWN: u8 = 16;
+/// Stated times from here on: see [`super::reported::time`].
+pub(super) const TIME: u8 = 96;
 
 /// How many finish reasons are kept: replies with more choices are not asked for in earnest.
 const FINISH_LIMIT: usize = 32;
@@ -24,6 +36,7 @@ const NAME_LIMIT: usize = 256;
 #[derive(Debug, Default)]
 pub(super) struct Reply {
     pub(super) counts: Counts,
+    pub(super) times: Times,
     pub(super) model: Option<String>,
     /// By the choice's index, in the order they came.
     pub(super) finish: Vec<(u32, String)>,
@@ -55,6 +68,14 @@ pub(super) struct Event {
 }
 
 impl Event {
+    /// Takes a field that is output of these kinds, if there is something in it.
+    #[inline]
+    pub(super) fn add(&mut self, kinds: Kinds, value: Value<'_>) {
+        if is_something(value) {
+            self.output |= kinds;
+        }
+    }
+
     /// Takes a field that says only whether there is something.
     #[inline]
     pub(super) fn fill(&mut self, flag: u8, value: Value<'_>) {
@@ -74,11 +95,8 @@ impl Reply {
         match field {
             MODEL if self.model.is_none() => self.model = name(value),
             MODEL => {}
-            ERROR => {
-                if is_something(value) || matches!(value, Value::Array | Value::TooLong) {
-                    event.error = true;
-                    event.telling = true;
-                }
+            ERROR if is_something(value) || matches!(value, Value::Array | Value::TooLong) => {
+                (event.error, event.telling) = (true, true);
             }
             ERROR_TYPE | ERROR_CODE => {
                 if let Some(name) = name(value)
@@ -88,7 +106,10 @@ impl Reply {
                     self.error = Some(name);
                 }
             }
-            _ => self.counts.take(field, value),
+            ERROR_BY_NAME => (event.error, event.telling) = (true, true),
+            COUNT.. => self.counts.take(field, value),
+            TIME.. => self.times.take(field, value),
+            _ => {}
         }
     }
 
@@ -98,6 +119,14 @@ impl Reply {
             known.1 = reason;
         } else if self.finish.len() < FINISH_LIMIT {
             self.finish.push((choice, reason));
+        }
+    }
+
+    /// Takes the finish reason of a reply without choices, if there is one.
+    pub(super) fn finish_with(&mut self, event: &mut Event, value: Value<'_>) {
+        if let Some(reason) = name(value) {
+            event.telling = true;
+            self.finish(0, reason);
         }
     }
 
@@ -162,6 +191,7 @@ impl Reply {
             usage,
             ended: self.ended,
             error: self.error.clone(),
+            reported: self.times.reported(),
             multi_choice: self.multi_choice,
             summarised_reasoning: self.summarised,
         }

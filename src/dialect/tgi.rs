@@ -5,9 +5,10 @@
 use std::sync::LazyLock;
 
 use super::{
-    Facts, Kinds, Signal, Usage,
-    reply::{ERROR, ERROR_TYPE, Event, OWN, Reply, is_something, name},
-    usage,
+    Kinds, Signal, Usage,
+    reply::{ERROR, ERROR_TYPE, Event, OWN, Reply, is_something},
+    rules::{Data, Rules, tree},
+    usage::{self, Counts},
 };
 use crate::framing::json::{Tree, Value, Want};
 
@@ -28,7 +29,9 @@ const NAMES: [&str; 2] = ["input_length", "generated_tokens"];
 const INPUT: usize = 0;
 const OUTPUT: usize = 1;
 
-pub(super) static TREE: LazyLock<Tree> = LazyLock::new(|| {
+pub(super) static RULES: Rules = Rules { data: Data::Json, tree: LazyLock::new(asked), found, end, usage: arithmetic };
+
+fn asked() -> Tree {
     let fields = [
         ("token.text", TEXT, Want::Whether),
         ("token.special", SPECIAL, Want::Value),
@@ -37,12 +40,11 @@ pub(super) static TREE: LazyLock<Tree> = LazyLock::new(|| {
         ("error", ERROR, Want::Value),
         ("error_type", ERROR_TYPE, Want::Value),
     ];
-    let counts = usage::named(&["details"], &NAMES);
-    Tree::new(fields.into_iter().map(|(path, field, want)| (path.to_owned(), field, want)).chain(counts))
-});
+    tree(&fields, usage::named(&["details"], &NAMES))
+}
 
 /// Takes a field of the event.
-pub(super) fn found(reply: &mut Reply, event: &mut Event, field: u8, value: Value<'_>) {
+fn found(reply: &mut Reply, event: &mut Event, field: u8, value: Value<'_>) {
     match field {
         TEXT => event.fill(HAS_TEXT, value),
         SPECIAL => event.fill(IS_SPECIAL, value),
@@ -53,28 +55,19 @@ pub(super) fn found(reply: &mut Reply, event: &mut Event, field: u8, value: Valu
             }
         }
         FINISH => {
-            if let Some(reason) = name(value) {
-                event.telling = true;
-                reply.finish(0, reason);
-            }
+            reply.finish_with(event, value);
         }
         _ => reply.take(event, field, value),
     }
 }
 
 /// The event has ended.
-pub(super) fn end(reply: &mut Reply, event: &Event) -> Signal {
+fn end(reply: &mut Reply, event: &mut Event) -> Signal {
     let output = if event.has(HAS_TEXT) && !event.has(IS_SPECIAL) { Kinds::ANSWER } else { Kinds::NONE };
     reply.end(event, output, event.kind == END)
 }
 
 /// The arithmetic: there is none, and without `details` nothing is counted.
-pub(super) fn facts(reply: &Reply) -> Facts {
-    let counts = &reply.counts;
-    reply.facts(Usage {
-        input: counts.at(INPUT),
-        output: counts.at(OUTPUT),
-        raw: counts.named(&NAMES),
-        ..Usage::default()
-    })
+fn arithmetic(counts: &Counts) -> Usage {
+    Usage { input: counts.at(INPUT), output: counts.at(OUTPUT), raw: counts.named(&NAMES), ..Usage::default() }
 }

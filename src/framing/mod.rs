@@ -13,8 +13,9 @@ pub mod messages;
 pub mod ndjson;
 pub mod sse;
 pub mod twin;
+pub mod websocket;
 
-/// What cuts a body that is not SSE into events, in pieces.
+/// What cuts a body into events, in pieces.
 pub trait Framed {
     /// Reads up to and including the end of one event and returns how many bytes were taken: all of them if none ended.
     fn read(&mut self, bytes: &[u8], piece: &mut impl FnMut(sse::Piece<'_>)) -> usize;
@@ -24,4 +25,14 @@ pub trait Framed {
 
     /// Whether the next byte begins an event or stands before one, so that an event could be known again from here.
     fn between_events(&self) -> bool;
+
+    /// How many of the bytes to skip before an event can begin.
+    #[inline]
+    fn skip(&mut self, _bytes: &[u8]) -> usize {
+        0
+    }
+
+    /// Goes on behind an event that was read elsewhere and ended with this byte.
+    #[inline]
+    fn passed(&mut self, _last: u8) {}
 }

@@ -5,6 +5,8 @@
 
 use memchr::memchr2;
 
+use super::Framed;
+
 /// A piece of an event stream.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Piece<'a> {
@@ -66,10 +68,9 @@ impl Default for Framer {
     }
 }
 
-impl Framer {
-    /// Reads up to and including the end of one event and returns how many bytes were taken: all of them if none ended.
+impl Framed for Framer {
     #[inline]
-    pub fn read(&mut self, bytes: &[u8], piece: &mut impl FnMut(Piece<'_>)) -> usize {
+    fn read(&mut self, bytes: &[u8], piece: &mut impl FnMut(Piece<'_>)) -> usize {
         let mut at = 0;
         while let Some(&byte) = bytes.get(at) {
             match self.line {
@@ -144,8 +145,7 @@ impl Framer {
         at
     }
 
-    /// The body has ended: what was begun is an event too.
-    pub fn end(&mut self, piece: &mut impl FnMut(Piece<'_>)) {
+    fn end(&mut self, piece: &mut impl FnMut(Piece<'_>)) {
         if self.line == Line::Field && self.seen > 0 {
             self.line_without_colon(piece);
         }
@@ -153,24 +153,24 @@ impl Framer {
         *self = Self::default();
     }
 
-    /// Whether the next byte begins an event: no line of one was read yet.
     #[inline]
-    pub const fn between_events(&self) -> bool {
+    fn between_events(&self) -> bool {
         matches!(self.line, Line::Field) && self.seen == 0 && !self.data && !self.begun
     }
 
-    /// How many of the bytes to skip before an event can begin: the LF of a CR LF that was split.
+    /// The LF of a CR LF that was split.
     #[inline]
-    pub fn skip_line_feed(&mut self, bytes: &[u8]) -> usize {
+    fn skip(&mut self, bytes: &[u8]) -> usize {
         usize::from(std::mem::take(&mut self.cr) && bytes.first() == Some(&b'\n'))
     }
 
-    /// Goes on behind an event that was read elsewhere and ended with this byte.
     #[inline]
-    pub const fn passed(&mut self, last: u8) {
+    fn passed(&mut self, last: u8) {
         self.cr = last == b'\r';
     }
+}
 
+impl Framer {
     fn begin_data(&mut self, piece: &mut impl FnMut(Piece<'_>)) {
         if self.data {
             piece(Piece::Data(b"\n", 0));

@@ -1,0 +1,3 @@
+use super::rules::Rules;
+
+pub(super) static RULES: Rules = super::other::unread();
