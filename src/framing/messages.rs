@@ -3,6 +3,8 @@
 //! A message is `u32 length | u32 length of the headers | u32 CRC of these | headers | payload | u32 CRC of all before`.
 //! Of a message the beginning of its headers is held, nothing of its payload.
 
+use flate2::Crc;
+
 use super::{Framed, sse::Piece};
 
 /// The longest message that is followed, as the protocol's own limit.
@@ -26,8 +28,8 @@ pub struct Framer {
     len: u32,
     headers: u32,
     crc: Crc,
-    /// The number that is being read, first byte highest.
-    number: u32,
+    /// The prelude or the trailer, as far as it was read.
+    fixed: [u8; PRELUDE as usize],
     held: Vec<u8>,
     lost: bool,
 }
@@ -40,10 +42,12 @@ impl Framed for Framer {
             let headers_end = PRELUDE + self.headers;
             let payload_end = self.len.saturating_sub(TRAILER);
             if self.seen < PRELUDE {
-                self.prelude(rest[0]);
-                at += 1;
-                if self.seen == PRELUDE && self.headers == 0 {
-                    self.end_headers(piece);
+                at += self.fixed(rest, 0, PRELUDE);
+                if self.seen == PRELUDE {
+                    self.begin();
+                    if self.headers == 0 {
+                        self.end_headers(piece);
+                    }
                 }
             } else if self.seen < headers_end {
                 let part = self.part(rest, headers_end);
@@ -58,11 +62,9 @@ impl Framed for Framer {
                 piece(Piece::Data(part, at));
                 at += part.len();
             } else {
-                self.number = self.number << 8 | u32::from(rest[0]);
-                self.seen += 1;
-                at += 1;
+                at += self.fixed(rest, payload_end, self.len);
                 if self.seen == self.len {
-                    self.lost = self.number != self.crc.value();
+                    self.lost = self.number(0) != self.crc.sum();
                     if !self.lost {
                         *self = Self { held: std::mem::take(&mut self.held), ..Self::default() };
                         piece(Piece::End { data: true });
@@ -94,31 +96,40 @@ impl Framer {
         self.lost
     }
 
-    fn prelude(&mut self, byte: u8) {
-        self.seen += 1;
-        if self.seen <= 8 {
-            self.crc.add(&[byte]);
+    /// The prelude is there: how long the message is, and whether that is true.
+    fn begin(&mut self) {
+        (self.len, self.headers) = (self.number(0), self.number(4));
+        self.crc.update(&self.fixed[..8]);
+        let fits =
+            self.headers <= HEADERS_LIMIT && (PRELUDE + self.headers + TRAILER..=MESSAGE_LIMIT).contains(&self.len);
+        self.lost = !fits || self.number(8) != self.crc.sum();
+        self.crc.update(&self.fixed[8..]);
+        self.held.clear();
+    }
+
+    /// Holds the bytes of the part of fixed length between these places of the message; how many there were.
+    fn fixed(&mut self, bytes: &[u8], begin: u32, end: u32) -> usize {
+        let len = bytes.len().min((end - self.seen) as usize);
+        for (slot, byte) in self.fixed[(self.seen - begin) as usize..].iter_mut().zip(&bytes[..len]) {
+            *slot = *byte;
         }
-        self.number = self.number << 8 | u32::from(byte);
-        match self.seen {
-            4 => self.len = self.number,
-            8 => self.headers = self.number,
-            PRELUDE => {
-                let fits = self.headers <= HEADERS_LIMIT
-                    && (PRELUDE + self.headers + TRAILER..=MESSAGE_LIMIT).contains(&self.len);
-                self.lost = !fits || self.number != self.crc.value();
-                self.crc.add(&self.number.to_be_bytes());
-                self.held.clear();
-            }
-            _ => {}
-        }
+        #[expect(clippy::cast_possible_truncation, reason = "no more than what is left")]
+        let read = len as u32;
+        self.seen += read;
+        len
+    }
+
+    /// The number at this place of what is held.
+    fn number(&self, at: usize) -> u32 {
+        let bytes = self.fixed[at..].first_chunk::<4>();
+        bytes.map_or(0, |bytes| u32::from_be_bytes(*bytes))
     }
 
     /// The bytes up to this place of the message.
     fn part<'a>(&mut self, bytes: &'a [u8], end: u32) -> &'a [u8] {
         let left = end - self.seen;
         let part = &bytes[..bytes.len().min(left as usize)];
-        self.crc.add(part);
+        self.crc.update(part);
         #[expect(clippy::cast_possible_truncation, reason = "no more than what is left")]
         let len = part.len() as u32;
         self.seen += len;
@@ -168,43 +179,6 @@ fn header(bytes: &[u8]) -> Option<(&[u8], &[u8], &[u8])> {
     Some((key, value, rest))
 }
 
-/// CRC-32 as of IEEE 802.3.
-#[derive(Clone, Copy, Debug)]
-struct Crc(u32);
-
-impl Default for Crc {
-    fn default() -> Self {
-        Self(u32::MAX)
-    }
-}
-
-const TABLE: [u32; 256] = {
-    let mut table = [0; 256];
-    let mut index = 0;
-    while index < 256 {
-        #[expect(clippy::cast_possible_truncation, reason = "below 256")]
-        let mut value = index as u32;
-        let mut bit = 0;
-        while bit < 8 {
-            value = if value & 1 == 1 { value >> 1 ^ 0xedb8_8320 } else { value >> 1 };
-            bit += 1;
-        }
-        table[index] = value;
-        index += 1;
-    }
-    table
-};
-
-impl Crc {
-    fn add(&mut self, bytes: &[u8]) {
-        self.0 = bytes.iter().fold(self.0, |crc, byte| crc >> 8 ^ TABLE[usize::from(crc.to_le_bytes()[0] ^ byte)]);
-    }
-
-    const fn value(self) -> u32 {
-        !self.0
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -212,9 +186,9 @@ mod tests {
     use super::*;
 
     fn crc(bytes: &[u8]) -> u32 {
-        let mut crc = Crc::default();
-        crc.add(bytes);
-        crc.value()
+        let mut crc = Crc::new();
+        crc.update(bytes);
+        crc.sum()
     }
 
     fn message(headers: &[(&str, &str)], payload: &[u8]) -> Vec<u8> {
