@@ -9,21 +9,26 @@
 //! | `gzip` (`x-gzip`), any number of members | 43 KiB: a window of 32 KiB and tables |
 //! | `deflate`, in zlib's wrapping or (wrongly, and often) bare | the same |
 //! | `br` | as much as the body is long, up to its window (at most 4 MiB), and tables (some 10 KiB, at worst 4 MiB) |
+//! | `zstd`, any number of frames | its window (at most 8 MiB) and some 400 KiB, from the first header on |
 //!
-//! A brotli window above 4 MiB (the library's default; servers take less) is refused. So are `zstd`, whose decoder in
-//! plain Rust (ruzstd) gives out nothing before a whole window is full, so that no event could be timed, and several codings
-//! one upon the other.
+//! A brotli window above 4 MiB (the library's default; servers take less) is refused, and so is one of zstd above 8 MiB (RFC
+//! 9659 allows no more in HTTP), and several codings one upon the other. zstd is undone by its own library, which is written in C:
+//! the decoder in plain Rust (ruzstd) gives out nothing before a whole window is full, so that no event could be timed.
 
 use std::fmt;
 
 use brotli_decompressor::{BrotliDecompressStream, BrotliResult, BrotliState, StandardAlloc};
 use flate2::{Crc, Decompress, FlushDecompress, Status};
+use zstd_safe::{DCtx, DParameter, InBuffer, OutBuffer};
 
 /// Plain bytes are given out in pieces of at most so many.
 const PIECE: usize = 4096;
 
 /// The largest brotli window that is read, in bits: 4 MiB, the default of the library.
 const BROTLI_WINDOW: u8 = 22;
+
+/// The largest zstd window that is read, in bits: 8 MiB (RFC 9659 §3).
+const ZSTD_WINDOW: u32 = 23;
 
 /// A body that has become longer than [`BOMB_FROM`] and is more than so many times as long as it came is no answer.
 /// Deflate itself ends at 1,032.
@@ -54,6 +59,8 @@ enum Coding {
     Deflate(Option<Decompress>),
     /// Absent until the first byte says how large its window is.
     Brotli(Option<Box<Brotli>>),
+    /// Absent before the first byte. Also whether a frame has ended.
+    Zstd(Option<DCtx<'static>>, bool),
     /// It has ended; what follows is nothing's.
     Over,
 }
@@ -69,6 +76,8 @@ impl Inflater {
             Coding::Deflate(None)
         } else if coding.eq_ignore_ascii_case("br") {
             Coding::Brotli(None)
+        } else if coding.eq_ignore_ascii_case("zstd") {
+            Coding::Zstd(None, false)
         } else {
             return None;
         };
@@ -108,6 +117,13 @@ impl Inflater {
                 };
                 unbrotli(state, bytes, &mut give)?
             }
+            Coding::Zstd(context, ended) => {
+                let context = match context {
+                    Some(context) => context,
+                    None => context.insert(zstd_context()?),
+                };
+                unzstd(context, bytes, ended, &mut give)?
+            }
             Coding::Over => false,
         };
         if over {
@@ -123,6 +139,7 @@ impl fmt::Debug for Inflater {
             Coding::Gzip(_) => "gzip",
             Coding::Deflate(_) => "deflate",
             Coding::Brotli(_) => "br",
+            Coding::Zstd(..) => "zstd",
             Coding::Over => "over",
         };
         f.debug_struct("Inflater")
@@ -333,6 +350,51 @@ fn brotli_window(first: u8) -> u8 {
         (_, 0, more) => 8 + more,
         (_, more, _) => 17 + more,
     }
+}
+
+fn zstd_context() -> Result<DCtx<'static>, Fault> {
+    let mut context = DCtx::try_create().ok_or(Fault::Overflow)?;
+    context.set_parameter(DParameter::WindowLogMax(ZSTD_WINDOW)).map_err(zstd_fault)?;
+    Ok(context)
+}
+
+/// Whether the body is over: what follows a frame that has `ended` is no other one.
+fn unzstd(
+    context: &mut DCtx<'_>,
+    bytes: &[u8],
+    ended: &mut bool,
+    give: &mut impl FnMut(&[u8]) -> Result<(), Fault>,
+) -> Result<bool, Fault> {
+    let mut buffer = [0; PIECE];
+    let mut input = InBuffer::around(bytes);
+    loop {
+        let before = input.pos();
+        let mut output = OutBuffer::around(&mut buffer[..]);
+        match context.decompress_stream(&mut output, &mut input) {
+            Ok(0) => *ended = true,
+            Ok(_) => {}
+            // Garbage or padding: passed over as behind gzip.
+            Err(code) if *ended && zstd_safe::get_error_name(code) == "Unknown frame descriptor" => return Ok(true),
+            Err(code) => return Err(zstd_fault(code)),
+        }
+        let written = output.pos();
+        if written > 0 {
+            give(&buffer[..written])?;
+        }
+        // A full buffer may have left something behind, even if every byte was read.
+        if written < PIECE && input.pos() == bytes.len() {
+            return Ok(false);
+        }
+        if written == 0 && input.pos() == before {
+            return Err(Fault::Corrupt);
+        }
+    }
+}
+
+fn zstd_fault(code: usize) -> Fault {
+    // The library tells its errors apart by text only.
+    let too_large = zstd_safe::get_error_name(code).contains("too much memory");
+    if too_large { Fault::Overflow } else { Fault::Corrupt }
 }
 
 #[cfg(test)]

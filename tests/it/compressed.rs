@@ -12,6 +12,10 @@ use streamgauge::{
     observation::{Observation, Outcome},
 };
 use tokio::time::sleep;
+use zstd_safe::{
+    CCtx, InBuffer, OutBuffer,
+    zstd_sys::ZSTD_EndDirective::{ZSTD_e_end, ZSTD_e_flush},
+};
 
 use crate::support::{
     LAST_CHUNK, Sides, World, WorldOptions, chat_delta, chat_end, chat_request, chat_role, ms, ms_of,
@@ -65,6 +69,19 @@ fn brotli(parts: &[String]) -> Vec<Vec<u8>> {
     flushed(encoder, parts, CompressorWriter::get_mut, CompressorWriter::into_inner)
 }
 
+fn zstd(parts: &[String]) -> Vec<Vec<u8>> {
+    let mut encoder = CCtx::create();
+    let last = parts.len() - 1;
+    let squeeze = |(place, part): (usize, &String)| {
+        let how = if place == last { ZSTD_e_end } else { ZSTD_e_flush };
+        let mut squeezed = Vec::with_capacity(part.len() + 1024);
+        let (input, output) = (&mut InBuffer::around(part.as_bytes()), &mut OutBuffer::around(&mut squeezed));
+        encoder.compress_stream2(output, input, how).unwrap();
+        squeezed
+    };
+    parts.iter().enumerate().map(squeeze).collect()
+}
+
 /// A role at 50 ms, output at 250, 290 and 320 ms, the end at 350 ms.
 fn script() -> [(u64, String); 5] {
     [
@@ -103,7 +120,8 @@ async fn play(head: &str, parts: &[Vec<u8>]) -> (Observation, String) {
 #[tokio::test(start_paused = true)]
 async fn a_compressed_stream_passes_untouched_and_is_timed_as_a_plain_one() {
     type Squeeze = fn(&[String]) -> Vec<Vec<u8>>;
-    let codings: [(&str, Squeeze); 4] = [("gzip", gzip), ("deflate", zlib), ("deflate", bare), ("br", brotli)];
+    let codings: [(&str, Squeeze); 5] =
+        [("gzip", gzip), ("deflate", zlib), ("deflate", bare), ("br", brotli), ("zstd", zstd)];
     let parts = script().map(|(_, text)| text);
     for (coding, squeeze) in codings {
         let (record, _) = play(&sse_head(coding), &squeeze(&parts)).await;
@@ -129,7 +147,7 @@ async fn a_compressed_stream_that_ends_too_early_is_truncated() {
 #[tokio::test(start_paused = true)]
 async fn what_can_t_be_inflated_passes_and_is_counted() {
     let parts = script().map(|(_, text)| text.into_bytes());
-    for coding in ["zstd", "gzip", "gzip, br"] {
+    for coding in ["compress", "gzip", "gzip, br"] {
         let (record, scrape) = play(&sse_head(coding), &parts).await;
         assert_eq!(record.observer_off, Some(ObserverOff::Encoding), "{coding}");
         assert_eq!((record.outcome, record.timeline.ttft()), (Outcome::Complete, None), "{coding}");

@@ -164,7 +164,7 @@ fn compressed_documents_are_read_and_half_ones_told() {
 #[test]
 fn codings_that_can_t_be_undone_end_the_reading() {
     let sse = "text/event-stream";
-    for coding in ["zstd", "gzip, br", "br,gzip", "gzip,gzip", "aws-chunked", "identity, zstd"] {
+    for coding in ["compress", "gzip, br", "br,gzip", "gzip,gzip", "aws-chunked", "identity, compress"] {
         let mut observer = squeezed(Dialect::Anthropic, sse, coding);
         assert_eq!(observer.off(), Some(ObserverOff::Encoding), "{coding}");
         assert!(observer.is_stream());
@@ -175,7 +175,11 @@ fn codings_that_can_t_be_undone_end_the_reading() {
     }
     let twice = [("content-type", sse), ("content-encoding", "gzip"), ("content-encoding", "br")];
     assert_eq!(observer(Dialect::Anthropic, &twice).off(), Some(ObserverOff::Encoding));
-    assert_eq!(observer(Dialect::Other, &[("content-encoding", "zstd")]).off(), None, "nothing would be read anyway");
+    assert_eq!(
+        observer(Dialect::Other, &[("content-encoding", "compress")]).off(),
+        None,
+        "nothing would be read anyway"
+    );
 }
 
 #[test]

@@ -31,9 +31,10 @@ enum Kind {
     Zlib,
     Bare,
     Brotli,
+    Zstd,
 }
 
-const KINDS: [Kind; 4] = [Kind::Gzip, Kind::Zlib, Kind::Bare, Kind::Brotli];
+const KINDS: [Kind; 5] = [Kind::Gzip, Kind::Zlib, Kind::Bare, Kind::Brotli, Kind::Zstd];
 
 impl Kind {
     fn name(self) -> &'static str {
@@ -41,6 +42,7 @@ impl Kind {
             Self::Gzip => "gzip",
             Self::Zlib | Self::Bare => "deflate",
             Self::Brotli => "br",
+            Self::Zstd => "zstd",
         }
     }
 }
@@ -79,6 +81,19 @@ fn squeeze(kind: Kind, parts: &[&[u8]]) -> Vec<Vec<u8>> {
             });
             (squeezed, encoder.into_inner())
         }
+        Kind::Zstd => {
+            let mut encoder = zstd_safe::CCtx::create();
+            let step = |encoder: &mut zstd_safe::CCtx<'_>, part: &[u8], how| {
+                let mut squeezed = Vec::with_capacity(part.len() + 1024);
+                encoder
+                    .compress_stream2(&mut OutBuffer::around(&mut squeezed), &mut InBuffer::around(part), how)
+                    .unwrap();
+                squeezed
+            };
+            let flush = zstd_safe::zstd_sys::ZSTD_EndDirective::ZSTD_e_flush;
+            let squeezed = parts.iter().map(|part| step(&mut encoder, part, flush)).collect();
+            (squeezed, step(&mut encoder, &[], zstd_safe::zstd_sys::ZSTD_EndDirective::ZSTD_e_end))
+        }
     };
     squeezed.push(end);
     squeezed
@@ -102,10 +117,10 @@ fn read<'a>(coding: &str, pieces: impl IntoIterator<Item = &'a [u8]>) -> (Vec<u8
 
 #[test]
 fn codings_are_known_by_name() {
-    for name in ["gzip", "GZip", "x-gzip", "deflate", "br"] {
+    for name in ["gzip", "GZip", "x-gzip", "deflate", "br", "zstd", "ZSTD"] {
         assert!(Inflater::of(name).is_some(), "{name}");
     }
-    for name in ["zstd", "compress", "dcb", "gzip, br", "", "identity"] {
+    for name in ["compress", "dcb", "gzip, br", "", "identity"] {
         assert!(Inflater::of(name).is_none(), "{name}");
     }
 }
@@ -226,7 +241,7 @@ fn a_body_cut_short_gives_what_it_had() {
 
 #[test]
 fn what_is_not_of_its_coding_is_corrupt() {
-    let cases: [(&str, &[u8]); 9] = [
+    let cases: [(&str, &[u8]); 11] = [
         ("gzip", b"data: plain\n\n"),
         ("gzip", b"\x1f\x8c"),
         ("gzip", b"\x1f\x8b\x07"),
@@ -235,6 +250,8 @@ fn what_is_not_of_its_coding_is_corrupt() {
         ("deflate", b"\x78\x9d"),
         ("deflate", b"\x78\x9c\xff"),
         ("deflate", b"\xff"),
+        ("zstd", b"data: plain\n\n"),
+        ("zstd", b"\x28\xb5\x2f\xfd\x08\xff\xff\xff\xff\xff\xff"),
         ("br", b"data: plain text is no brotli stream at all\n\n"),
     ];
     for (coding, bytes) in cases {
@@ -266,6 +283,19 @@ fn windows_above_the_largest_are_refused() {
         let expected =
             if window > u32::from(BROTLI_WINDOW) { (Vec::new(), Err(Fault::Overflow)) } else { (long(), Ok(())) };
         assert!(read("br", [&squeezed[..]]) == expected, "{window}");
+    }
+    for window in 10..=27 {
+        let mut encoder = zstd_safe::CCtx::create();
+        encoder.set_parameter(zstd_safe::CParameter::WindowLog(window)).unwrap();
+        let text = long();
+        let mut squeezed = Vec::with_capacity(text.len() + 1024);
+        // Of unknown length, as streams are: else the window is no larger than the text.
+        let input = &mut InBuffer::around(&text);
+        encoder.compress_stream(&mut OutBuffer::around(&mut squeezed), input).unwrap();
+        let mut end = Vec::with_capacity(text.len());
+        encoder.end_stream(&mut OutBuffer::around(&mut end)).unwrap();
+        let expected = if window > ZSTD_WINDOW { (Vec::new(), Err(Fault::Overflow)) } else { (text, Ok(())) };
+        assert!(read("zstd", [&squeezed[..], &end]) == expected, "{window}");
     }
     // A window of the kind that only "large window brotli" has, which no content coding is.
     assert_eq!(read("br", [b"\x11\x1e\0\0\0\0".as_slice()]), (Vec::new(), Err(Fault::Corrupt)));
