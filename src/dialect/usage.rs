@@ -84,6 +84,8 @@ pub(super) const COUNT: u8 = 128;
 pub(super) struct Counts {
     values: [u64; NAMES.len()],
     known: u32,
+    /// What the earlier ones of several replies in one document counted.
+    earlier: Option<Box<[u64; NAMES.len()]>>,
 }
 
 impl Counts {
@@ -94,8 +96,15 @@ impl Counts {
             && let Some(count) = number(text)
             && let Some(slot) = self.values.get_mut(index)
         {
-            *slot = count;
+            *slot = self.earlier.as_ref().map_or(count, |earlier| count.saturating_add(earlier[index]));
             self.known |= 1 << index;
+        }
+    }
+
+    /// Another of several replies in one document begins: they are answers of their own, so their counts are summed.
+    pub(super) fn another(&mut self) {
+        if self.known != 0 {
+            self.earlier = Some(Box::new(self.values));
         }
     }
 
@@ -177,6 +186,21 @@ mod tests {
         assert_eq!(counts.get(Count::PromptTokens), Some(12));
         assert_eq!(counts.get(Count::CompletionTokens), None);
         assert_eq!(counts.raw(), [("prompt_tokens", 12)]);
+    }
+
+    #[test]
+    fn several_replies_in_one_document_are_summed() {
+        let mut counts = Counts::default();
+        for (value, total) in [(b"3", 3), (b"4", 4)] {
+            counts.take(COUNT, Value::Number(value));
+            assert_eq!(counts.get(Count::PromptTokens), Some(total));
+        }
+        for total in [6, 8] {
+            counts.another();
+            counts.take(COUNT, Value::Number(b"9"));
+            counts.take(COUNT, Value::Number(b"2"));
+            assert_eq!(counts.get(Count::PromptTokens), Some(total), "the last of each");
+        }
     }
 
     #[test]
