@@ -86,13 +86,9 @@ fn end(reply: &mut Reply, event: &mut Event) -> Signal {
 /// The arithmetic: cached tokens are inside the prompt's, the results of tools beside it; thoughts come in addition to the
 /// candidates' tokens.
 fn arithmetic(counts: &Counts) -> Usage {
-    let sum = |one, other| match (counts.at(one), counts.at(other)) {
-        (Some(one), Some(other)) => Some(one.saturating_add(other)),
-        (one, other) => one.or(other),
-    };
     Usage {
-        input: sum(PROMPT, TOOL_PROMPT),
-        output: sum(CANDIDATES, THOUGHTS),
+        input: counts.sum(PROMPT, TOOL_PROMPT),
+        output: counts.sum(CANDIDATES, THOUGHTS),
         reasoning: counts.at(THOUGHTS),
         cached: counts.at(CACHED),
         cache_write: None,

@@ -118,6 +118,14 @@ impl Counts {
         if self.known >> place & 1 == 1 { Some(self.values[place]) } else { None }
     }
 
+    /// Both together, or the one that is known.
+    pub(super) fn sum(&self, one: usize, other: usize) -> Option<u64> {
+        match (self.at(one), self.at(other)) {
+            (Some(one), Some(other)) => Some(one.saturating_add(other)),
+            (one, other) => one.or(other),
+        }
+    }
+
     /// The first of these fields that is known.
     pub(super) fn first(&self, counts: &[Count]) -> Option<u64> {
         counts.iter().find_map(|&count| self.get(count))
