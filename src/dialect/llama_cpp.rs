@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 
 use super::{
     Usage,
-    reply::{ANSWER, END, ERROR, ERROR_CODE, ERROR_TYPE, Event, FINISH, ITEM, MODEL, OWN, PASSED, Reply, is_something},
+    reply::{ANSWER, END, ERROR, ERROR_CODE, ERROR_TYPE, Event, FINISH, ITEM, MODEL, OWN, PASSED, Reply},
     reported::{Phase, Unit, time},
     rules::{Data, Rules, tree},
     usage::{self, Counts},
@@ -15,10 +15,12 @@ use crate::framing::json::{Tree, Value, Want};
 
 const STOP: u8 = OWN;
 const INDEX: u8 = OWN + 1;
-const STOP_TYPE: u8 = OWN + 2;
+const ITEM_INDEX: u8 = OWN + 2;
+const STOP_TYPE: u8 = OWN + 3;
 /// Older builds say why they stopped in flags.
-const STOPPED: u8 = OWN + 3;
-const REASONS: [&str; 3] = ["eos", "word", "limit"];
+const STOPPED_EOS: u8 = OWN + 4;
+const STOPPED_WORD: u8 = OWN + 5;
+const STOPPED_LIMIT: u8 = OWN + 6;
 
 /// The counts, by their place. `tokens_cached` is what the cache holds in the end, not what was read from it.
 const NAMES: [&str; 6] = [
@@ -45,14 +47,14 @@ fn asked() -> Tree {
         ("stop", STOP, Want::Value),
         ("index", INDEX, Want::Value),
         ("stop_type", STOP_TYPE, Want::Value),
-        ("stopped_eos", STOPPED, Want::Value),
-        ("stopped_word", STOPPED + 1, Want::Value),
-        ("stopped_limit", STOPPED + 2, Want::Value),
+        ("stopped_eos", STOPPED_EOS, Want::Value),
+        ("stopped_word", STOPPED_WORD, Want::Value),
+        ("stopped_limit", STOPPED_LIMIT, Want::Value),
         ("model", MODEL, Want::Value),
         ("timings.prompt_ms", time(Phase::Prefill, Unit::Millis), Want::Count),
         ("timings.predicted_ms", time(Phase::Decode, Unit::Millis), Want::Count),
         ("[]", ITEM, Want::Whether),
-        ("[].index", INDEX, Want::Value),
+        ("[].index", ITEM_INDEX, Want::Value),
         ("[].stop_type", STOP_TYPE, Want::Value),
         ("[].model", MODEL, Want::Value),
         ("error", ERROR, Want::Value),
@@ -69,11 +71,17 @@ fn asked() -> Tree {
 fn found(reply: &mut Reply, event: &mut Event, field: u8, value: Value<'_>) {
     match field {
         STOP if value == Value::Bool(true) => (event.kind, event.telling) = (END, true),
-        INDEX => reply.index(event, value),
+        INDEX => reply.index_of_mixed(event, value),
+        ITEM_INDEX => reply.index(event, value),
         STOP_TYPE if value != Value::Text(b"none") => reply.take(event, FINISH, value),
-        STOPPED.. if usize::from(field - STOPPED) < REASONS.len() => {
-            if is_something(value) {
-                reply.take(event, FINISH, Value::Text(REASONS[usize::from(field - STOPPED)].as_bytes()));
+        STOPPED_EOS | STOPPED_WORD | STOPPED_LIMIT => {
+            if value == Value::Bool(true) {
+                let reason: &[u8] = match field {
+                    STOPPED_EOS => b"eos",
+                    STOPPED_WORD => b"word",
+                    _ => b"limit",
+                };
+                reply.take(event, FINISH, Value::Text(reason));
             }
         }
         STOP | STOP_TYPE => {}

@@ -8,7 +8,7 @@ use std::sync::LazyLock;
 
 use super::{
     Kinds, Signal, Usage,
-    reply::{ERROR, ERROR_BY_NAME, ERROR_CODE, ERROR_TYPE, Event, MODEL, OWN, Reply, is_something, name},
+    reply::{ERROR, ERROR_CODE, ERROR_TYPE, Event, MODEL, OWN, Reply, is_something, name},
     rules::{Data, Rules, tree},
     usage::{self, Count, Counts},
 };
@@ -31,9 +31,6 @@ const FAULT: u8 = OWN + 11;
 const VALUE: u8 = OWN + 12;
 /// MiniMax reports errors with status 200 and a code here that is not 0.
 const STATUS_CODE: u8 = OWN + 10;
-
-/// [`Event::kind`] of an object that is an error itself.
-const BARE_ERROR: u8 = 1;
 
 /// [`Event::filled`] flag.
 const HAS_FAULT: u8 = 1;
@@ -106,22 +103,16 @@ fn found(reply: &mut Reply, event: &mut Event, field: u8, value: Value<'_>) {
                 reply.choice_finish(event, reason);
             }
         }
-        ERROR_BY_NAME => {
-            event.kind = BARE_ERROR;
-            reply.take(event, field, value);
-        }
         OBJECT => {
             if value == Value::Text(b"error") {
-                event.kind = BARE_ERROR;
                 reply.take(event, ERROR, Value::Object);
             }
         }
         // A choice may have come before: then it is none of an error, and costs nothing.
         BARE_TYPE if event.choices == 0 => reply.hold(value),
         BARE_CODE if event.choices == 0 && reply.held.is_none() => reply.hold(value),
-        BARE_TYPE | BARE_CODE => {}
         FAULT if matches!(value, Value::Filled | Value::Array) => event.filled |= HAS_FAULT,
-        FAULT => {}
+        BARE_TYPE | BARE_CODE | FAULT => {}
         VALUE => {
             event.add(Kinds::ANSWER, value);
             reply.endless = true;
@@ -140,12 +131,11 @@ fn found(reply: &mut Reply, event: &mut Event, field: u8, value: Value<'_>) {
 #[inline]
 fn end(reply: &mut Reply, event: &mut Event) -> Signal {
     if event.has(HAS_FAULT) && event.choices == 0 && event.output.is_empty() {
-        event.kind = BARE_ERROR;
         reply.take(event, ERROR, Value::Object);
     }
-    // Type and code may stand in it as in an error object.
+    // Type and code may stand beside it, or without it in an event that is an error itself.
     if let Some(name) = reply.held.take()
-        && event.kind == BARE_ERROR
+        && event.error
         && reply.error.is_none()
     {
         reply.error = Some(name.into_string());

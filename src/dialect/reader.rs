@@ -1,7 +1,7 @@
 //! Reads the events of one reply by its dialect's [`Rules`]: pieces in, one [`Signal`] per event out.
 
 use super::{
-    Dialect, Facts, Signal,
+    Dialect, Facts, Signal, Usage,
     reply::{ERROR_BY_NAME, ERROR_TYPE, Event, NAME, Reply, TEXT},
     rules::{Data, Rules},
 };
@@ -189,7 +189,8 @@ impl Reader {
     }
 
     pub(super) fn facts(&self) -> Facts {
-        self.reply.facts((self.rules.usage)(&self.reply.counts))
+        let usage = if self.reply.mixed { Usage::default() } else { (self.rules.usage)(&self.reply.counts) };
+        self.reply.facts(usage)
     }
 
     #[inline]

@@ -63,6 +63,8 @@ pub(super) struct Reply {
     pub(super) summarised: bool,
     /// The dialect has no end of its own.
     pub(super) endless: bool,
+    /// Several replies are mixed in one stream, each with counts of its own: no last one is everyone's.
+    pub(super) mixed: bool,
     /// All that was output so far.
     pub(super) seen: Kinds,
     /// A name that matters only if the event turns out to be of one kind: for the dialect, until its event ends.
@@ -188,6 +190,12 @@ impl Reply {
             self.multi_choice |= index > 0;
             self.settle_at(index);
         }
+    }
+
+    /// Takes the index of the reply an event of a stream belongs to.
+    pub(super) fn index_of_mixed(&mut self, event: &mut Event, value: Value<'_>) {
+        self.index(event, value);
+        self.mixed = self.multi_choice;
     }
 
     /// Takes the finish reason of a reply without choices, if there is one.

@@ -62,7 +62,7 @@ fn found(reply: &mut Reply, event: &mut Event, field: u8, value: Value<'_>) {
         IDS => event.fill(HAS_IDS, value),
         // The events of a batch's requests are mixed: each has a count of its own.
         INDEX => {
-            reply.index(event, value);
+            reply.index_of_mixed(event, value);
             event.telling = true;
         }
         _ => {
