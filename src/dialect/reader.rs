@@ -139,7 +139,10 @@ impl Reader {
             Progress::Closed => Read::Event(self.dialect_end()),
             Progress::Blank if self.event.error => Read::Event(self.dialect_end()),
             Progress::Blank if self.done == NO_MATCH || self.done == 0 => Read::Event(Signal::default()),
-            _ => Read::Unreadable,
+            _ => {
+                self.reply.held = None;
+                Read::Unreadable
+            }
         }
     }
 
