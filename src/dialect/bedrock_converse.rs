@@ -5,21 +5,15 @@
 use std::sync::LazyLock;
 
 use super::{
-    Kinds, Signal, Usage,
-    reply::{ERROR, Event, OWN, Reply, is_something},
+    Usage,
+    reply::{ANSWER, END, Event, FINISH, MESSAGE, OWN, REASONING, Reply, TOOL},
     rules::{Data, Rules, tree},
     usage::{self, Counts},
 };
 use crate::framing::json::{Tree, Value, Want};
 
-const ANSWER: u8 = OWN;
-const REASONING: u8 = OWN + 1;
-const TOOL: u8 = OWN + 2;
-const STOP: u8 = OWN + 3;
-const METRICS: u8 = OWN + 4;
-
-/// [`Event::kind`] of the message that ends a stream.
-const END: u8 = 1;
+/// What only the message that ends a stream has.
+const METRICS: u8 = OWN;
 
 /// The counts, by their place.
 const NAMES: [&str; 5] =
@@ -29,7 +23,8 @@ const OUTPUT: usize = 1;
 const CACHE_READ: usize = 2;
 const CACHE_WRITE: usize = 3;
 
-pub(super) static RULES: Rules = Rules { data: Data::Json, tree: LazyLock::new(asked), found, end, usage: arithmetic };
+pub(super) static RULES: Rules =
+    Rules { data: Data::Json, tree: LazyLock::new(asked), found, end: Reply::close, usage: arithmetic };
 
 fn asked() -> Tree {
     let fields = [
@@ -38,38 +33,20 @@ fn asked() -> Tree {
         ("delta.reasoningContent.redactedContent", REASONING, Want::Whether),
         ("delta.toolUse.input", TOOL, Want::Whether),
         ("start.toolUse.name", TOOL, Want::Whether),
-        ("stopReason", STOP, Want::Value),
+        ("stopReason", FINISH, Want::Value),
         ("metrics", METRICS, Want::Whether),
         // Only errors have a message of their own; an answer's is in `output`.
-        ("message", ERROR, Want::Whether),
+        ("message", MESSAGE, Want::Whether),
     ];
     tree(&fields, usage::named(&["usage"], &NAMES))
 }
 
 /// Takes a field of the event.
 fn found(reply: &mut Reply, event: &mut Event, field: u8, value: Value<'_>) {
-    let kinds = match field {
-        ANSWER => Kinds::ANSWER,
-        REASONING => Kinds::REASONING,
-        TOOL => Kinds::TOOL,
-        STOP => {
-            reply.finish_with(event, value);
-            return;
-        }
-        METRICS => {
-            event.kind = END;
-            return;
-        }
-        _ => return reply.take(event, field, value),
-    };
-    if is_something(value) {
-        event.output |= kinds;
+    match field {
+        METRICS => event.kind = END,
+        _ => reply.take(event, field, value),
     }
-}
-
-/// The event has ended.
-fn end(reply: &mut Reply, event: &mut Event) -> Signal {
-    reply.end(event, event.output, event.kind == END)
 }
 
 /// The arithmetic: what was read from a cache or written to one comes in addition to the input's tokens.

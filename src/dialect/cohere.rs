@@ -5,21 +5,14 @@
 use std::sync::LazyLock;
 
 use super::{
-    Kinds, Signal, Usage,
-    reply::{ERROR, ERROR_TYPE, Event, MODEL, OWN, Reply, is_something, name},
+    Usage,
+    reply::{ANSWER, END, ERROR, ERROR_TYPE, Event, FINISH, MESSAGE, MODEL, OWN, REASONING, Reply, TOOL},
     rules::{Data, Rules, tree},
     usage::{self, Counts},
 };
 use crate::framing::json::{Tree, Value, Want};
 
 const TYPE: u8 = OWN;
-const ANSWER: u8 = OWN + 1;
-const THINKING: u8 = OWN + 2;
-const TOOL: u8 = OWN + 3;
-const FINISH: u8 = OWN + 4;
-
-/// [`Event::kind`] of the last event before the end marker.
-const END: u8 = 1;
 
 /// The counts, by their place.
 const NAMES: [&str; 6] = [
@@ -32,17 +25,18 @@ const NAMES: [&str; 6] = [
 ];
 const INPUT: usize = 0;
 const OUTPUT: usize = 1;
-const REASONING: usize = 2;
+const THINKING: usize = 2;
 const CACHED: usize = 3;
 
-pub(super) static RULES: Rules = Rules { data: Data::Json, tree: LazyLock::new(asked), found, end, usage: arithmetic };
+pub(super) static RULES: Rules =
+    Rules { data: Data::Json, tree: LazyLock::new(asked), found, end: Reply::close, usage: arithmetic };
 
 fn asked() -> Tree {
     let fields = [
         ("type", TYPE, Want::Value),
         ("delta.message.content.text", ANSWER, Want::Whether),
-        ("delta.message.content.thinking", THINKING, Want::Whether),
-        ("delta.message.tool_plan", THINKING, Want::Whether),
+        ("delta.message.content.thinking", REASONING, Want::Whether),
+        ("delta.message.tool_plan", REASONING, Want::Whether),
         ("delta.message.tool_calls.function.name", TOOL, Want::Whether),
         ("delta.message.tool_calls.function.arguments", TOOL, Want::Whether),
         ("delta.finish_reason", FINISH, Want::Value),
@@ -51,40 +45,22 @@ fn asked() -> Tree {
         ("model", MODEL, Want::Value),
         ("error", ERROR, Want::Value),
         ("error_type", ERROR_TYPE, Want::Value),
+        // An answer's is an object.
+        ("message", MESSAGE, Want::Whether),
     ];
     tree(&fields, usage::named(&["delta.usage", "usage"], &NAMES))
 }
 
 /// Takes a field of the event.
 fn found(reply: &mut Reply, event: &mut Event, field: u8, value: Value<'_>) {
-    let kinds = match field {
-        ANSWER => Kinds::ANSWER,
-        THINKING => Kinds::REASONING,
-        TOOL => Kinds::TOOL,
-        TYPE => {
-            if value == Value::Text(b"message-end") {
-                (event.kind, event.telling) = (END, true);
-            }
-            return;
+    match (field, value) {
+        (TYPE, Value::Text(b"message-end")) => (event.kind, event.telling) = (END, true),
+        (TYPE, _) => {}
+        _ => {
+            event.error |= (field, value) == (FINISH, Value::Text(b"ERROR"));
+            reply.take(event, field, value);
         }
-        FINISH => {
-            if let Some(reason) = name(value) {
-                event.telling = true;
-                event.error |= reason == "ERROR";
-                reply.finish(0, reason);
-            }
-            return;
-        }
-        _ => return reply.take(event, field, value),
-    };
-    if is_something(value) {
-        event.output |= kinds;
     }
-}
-
-/// The event has ended.
-fn end(reply: &mut Reply, event: &mut Event) -> Signal {
-    reply.end(event, event.output, event.kind == END)
 }
 
 /// The arithmetic: cached tokens are inside the input's, reasoning inside the output's.
@@ -92,7 +68,7 @@ fn arithmetic(counts: &Counts) -> Usage {
     Usage {
         input: counts.at(INPUT),
         output: counts.at(OUTPUT),
-        reasoning: counts.at(REASONING),
+        reasoning: counts.at(THINKING),
         cached: counts.at(CACHED),
         cache_write: None,
         raw: counts.named(&NAMES),

@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 
 use super::{
     Kinds, Signal, Usage,
-    reply::{ERROR, ERROR_CODE, Event, MODEL, OWN, Reply, name},
+    reply::{ERROR, ERROR_CODE, Event, FINISH, MODEL, OWN, Reply},
     rules::{Data, Rules, tree},
     usage::{self, Counts},
 };
@@ -15,12 +15,11 @@ use crate::framing::json::{Tree, Value, Want};
 
 const CANDIDATE: u8 = OWN;
 const INDEX: u8 = OWN + 1;
-const FINISH: u8 = OWN + 2;
-const PART: u8 = OWN + 3;
-const TEXT: u8 = OWN + 4;
-const THOUGHT: u8 = OWN + 5;
-const TOOL: u8 = OWN + 6;
-const BLOCKED: u8 = OWN + 7;
+const PART: u8 = OWN + 2;
+const TEXT: u8 = OWN + 3;
+const THOUGHT: u8 = OWN + 4;
+const TOOL: u8 = OWN + 5;
+const BLOCKED: u8 = OWN + 6;
 
 /// [`Event::filled`] flags of the present part.
 const HAS_TEXT: u8 = 1;
@@ -69,19 +68,11 @@ fn found(reply: &mut Reply, event: &mut Event, field: u8, value: Value<'_>) {
     match field {
         CANDIDATE => reply.choice(event),
         INDEX => reply.index(event, value),
-        FINISH => {
-            if let Some(reason) = name(value) {
-                event.telling = true;
-                reply.choice_finish(event, reason);
-            }
-        }
         PART => end_part(reply, event),
         TEXT => event.fill(HAS_TEXT, value),
         TOOL => event.fill(HAS_TOOL, value),
         THOUGHT => event.fill(IS_THOUGHT, value),
-        BLOCKED => {
-            reply.finish_with(event, value);
-        }
+        BLOCKED => reply.finish_with(event, value),
         _ => reply.take(event, field, value),
     }
 }
@@ -89,20 +80,15 @@ fn found(reply: &mut Reply, event: &mut Event, field: u8, value: Value<'_>) {
 /// The event has ended.
 fn end(reply: &mut Reply, event: &mut Event) -> Signal {
     end_part(reply, event);
-    reply.settle(event);
     reply.end(event, event.output, false)
 }
 
 /// The arithmetic: cached tokens are inside the prompt's, the results of tools beside it; thoughts come in addition to the
 /// candidates' tokens.
 fn arithmetic(counts: &Counts) -> Usage {
-    let sum = |one, other| match (counts.at(one), counts.at(other)) {
-        (Some(one), Some(other)) => Some(one.saturating_add(other)),
-        (one, other) => one.or(other),
-    };
     Usage {
-        input: sum(PROMPT, TOOL_PROMPT),
-        output: sum(CANDIDATES, THOUGHTS),
+        input: counts.sum(PROMPT, TOOL_PROMPT),
+        output: counts.sum(CANDIDATES, THOUGHTS),
         reasoning: counts.at(THOUGHTS),
         cached: counts.at(CACHED),
         cache_write: None,

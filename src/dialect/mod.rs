@@ -302,12 +302,15 @@ pub struct Facts {
     pub multi_choice: bool,
     /// A summary of the reasoning was seen, not the reasoning itself.
     pub summarised_reasoning: bool,
+    /// The dialect has no end of its own: only the transport's end says that there is no more.
+    pub endless: bool,
 }
 
 impl Facts {
-    /// Whether a clean end of the transport is a complete reply: the dialect's end or a finish reason was seen.
+    /// Whether a clean end of the transport is a complete reply: the dialect's end or a finish reason was seen, or there
+    /// is none to be seen.
     pub const fn finished(&self) -> bool {
-        self.ended || !self.finish_reasons.is_empty()
+        self.ended || self.endless || !self.finish_reasons.is_empty()
     }
 }
 

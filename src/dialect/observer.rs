@@ -72,7 +72,7 @@ impl Observer {
             // What begins with a bracket is a stream.
             Some("application/json") if dialect == Dialect::Gemini => Body::Untold,
             Some("application/json") => Body::Document,
-            Some("application/x-ndjson" | "application/ndjson" | "application/jsonl") => {
+            Some("application/x-ndjson" | "application/ndjson" | "application/jsonl" | "application/stream+json") => {
                 Body::Lines(ndjson::Framer::default())
             }
             Some("application/vnd.amazon.eventstream") => Body::Messages(Box::default()),
@@ -216,7 +216,7 @@ impl Events {
                     at += len;
                     framer.passed(bytes[at - 1]);
                     self.row = 0;
-                    event(twin.1);
+                    event(self.reader.same(twin.1));
                     continue;
                 }
             }

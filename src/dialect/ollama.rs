@@ -5,39 +5,33 @@
 use std::sync::LazyLock;
 
 use super::{
-    Kinds, Signal, Usage,
-    reply::{ERROR, Event, MODEL, OWN, Reply, is_something},
+    Usage,
+    reply::{ANSWER, END, ERROR, Event, FINISH, MODEL, OWN, REASONING, Reply, TOOL},
     reported::{Phase, Unit, time},
     rules::{Data, Rules, tree},
     usage::{self, Counts},
 };
 use crate::framing::json::{Tree, Value, Want};
 
-const ANSWER: u8 = OWN;
-const THINKING: u8 = OWN + 1;
-const TOOL: u8 = OWN + 2;
-const DONE: u8 = OWN + 3;
-const REASON: u8 = OWN + 4;
-
-/// [`Event::kind`] of the last line.
-const END: u8 = 1;
+const DONE: u8 = OWN;
 
 /// The counts, by their place.
 const NAMES: [&str; 2] = ["prompt_eval_count", "eval_count"];
 const PROMPT: usize = 0;
 const EVAL: usize = 1;
 
-pub(super) static RULES: Rules = Rules { data: Data::Json, tree: LazyLock::new(asked), found, end, usage: arithmetic };
+pub(super) static RULES: Rules =
+    Rules { data: Data::Json, tree: LazyLock::new(asked), found, end: Reply::close, usage: arithmetic };
 
 fn asked() -> Tree {
     let fields = [
         ("message.content", ANSWER, Want::Whether),
-        ("message.thinking", THINKING, Want::Whether),
+        ("message.thinking", REASONING, Want::Whether),
         ("message.tool_calls[].function.name", TOOL, Want::Whether),
         ("response", ANSWER, Want::Whether),
-        ("thinking", THINKING, Want::Whether),
+        ("thinking", REASONING, Want::Whether),
         ("done", DONE, Want::Value),
-        ("done_reason", REASON, Want::Value),
+        ("done_reason", FINISH, Want::Value),
         ("model", MODEL, Want::Value),
         ("error", ERROR, Want::Value),
         ("total_duration", time(Phase::Total, Unit::Nanos), Want::Count),
@@ -49,30 +43,11 @@ fn asked() -> Tree {
 
 /// Takes a field of the event.
 fn found(reply: &mut Reply, event: &mut Event, field: u8, value: Value<'_>) {
-    let kinds = match field {
-        ANSWER => Kinds::ANSWER,
-        THINKING => Kinds::REASONING,
-        TOOL => Kinds::TOOL,
-        DONE => {
-            if value == Value::Bool(true) {
-                (event.kind, event.telling) = (END, true);
-            }
-            return;
-        }
-        REASON => {
-            reply.finish_with(event, value);
-            return;
-        }
-        _ => return reply.take(event, field, value),
-    };
-    if is_something(value) {
-        event.output |= kinds;
+    match field {
+        DONE if value == Value::Bool(true) => (event.kind, event.telling) = (END, true),
+        DONE => {}
+        _ => reply.take(event, field, value),
     }
-}
-
-/// The event has ended.
-fn end(reply: &mut Reply, event: &mut Event) -> Signal {
-    reply.end(event, event.output, event.kind == END)
 }
 
 /// The arithmetic: the output's count includes thinking; an input that was wholly cached has none.

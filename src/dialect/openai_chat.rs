@@ -8,7 +8,7 @@ use std::sync::LazyLock;
 
 use super::{
     Kinds, Signal, Usage,
-    reply::{ERROR, ERROR_BY_NAME, ERROR_CODE, ERROR_TYPE, Event, MODEL, OWN, Reply, is_something, name},
+    reply::{ERROR, ERROR_CODE, ERROR_TYPE, Event, MODEL, OWN, Reply, is_something, name},
     rules::{Data, Rules, tree},
     usage::{self, Count, Counts},
 };
@@ -25,11 +25,15 @@ const FINISH: u8 = OWN + 6;
 const OBJECT: u8 = OWN + 7;
 const BARE_TYPE: u8 = OWN + 8;
 const BARE_CODE: u8 = OWN + 9;
+/// What only an error says beside the choices: `message`, FastAPI's `detail`.
+const FAULT: u8 = OWN + 11;
+/// Writer's completions say nothing else, not even when they end.
+const VALUE: u8 = OWN + 12;
 /// MiniMax reports errors with status 200 and a code here that is not 0.
 const STATUS_CODE: u8 = OWN + 10;
 
-/// [`Event::kind`] of an object that is an error itself.
-const BARE_ERROR: u8 = 1;
+/// [`Event::filled`] flag.
+const HAS_FAULT: u8 = 1;
 
 pub(super) static RULES: Rules = Rules { data: Data::Json, tree: LazyLock::new(asked), found, end, usage: arithmetic };
 
@@ -48,6 +52,7 @@ fn asked() -> Tree {
         ("choices[].delta.reasoning_details[].text", REASONING, Want::Whether),
         ("choices[].delta.reasoning_details[].summary", SUMMARY, Want::Whether),
         ("choices[].delta.reasoning_details[].data", REASONING, Want::Whether),
+        ("choices[].delta.reasoning_steps[].thought", SUMMARY, Want::Whether),
         ("choices[].delta.refusal", ANSWER, Want::Whether),
         ("choices[].delta.tool_calls[].function.name", TOOL, Want::Whether),
         ("choices[].delta.tool_calls[].function.arguments", TOOL, Want::Whether),
@@ -66,6 +71,13 @@ fn asked() -> Tree {
         ("error_type", ERROR_TYPE, Want::Value),
         ("type", BARE_TYPE, Want::Value),
         ("code", BARE_CODE, Want::Value),
+        ("status_code", BARE_CODE, Want::Value),
+        ("message", FAULT, Want::Whether),
+        ("detail", FAULT, Want::Whether),
+        ("detail.error", FAULT, Want::Whether),
+        ("errors[]", ERROR, Want::Whether),
+        ("errors[].code", ERROR_CODE, Want::Value),
+        ("value", VALUE, Want::Whether),
         ("x_groq.error", ERROR, Want::Value),
         ("base_resp.status_code", STATUS_CODE, Want::Value),
     ];
@@ -91,20 +103,20 @@ fn found(reply: &mut Reply, event: &mut Event, field: u8, value: Value<'_>) {
                 reply.choice_finish(event, reason);
             }
         }
-        ERROR_BY_NAME => {
-            // Type and code may stand in it as in an error object.
-            event.kind = BARE_ERROR;
-            reply.take(event, field, value);
-        }
         OBJECT => {
             if value == Value::Text(b"error") {
-                event.kind = BARE_ERROR;
                 reply.take(event, ERROR, Value::Object);
             }
         }
-        BARE_TYPE if event.kind == BARE_ERROR => reply.take(event, ERROR_TYPE, value),
-        BARE_CODE if event.kind == BARE_ERROR => reply.take(event, ERROR_CODE, value),
-        BARE_TYPE | BARE_CODE => {}
+        // A choice may have come before: then it is none of an error, and costs nothing.
+        BARE_TYPE if event.choices == 0 => reply.hold(value),
+        BARE_CODE if event.choices == 0 && reply.held.is_none() => reply.hold(value),
+        FAULT if matches!(value, Value::Filled | Value::Array) => event.filled |= HAS_FAULT,
+        BARE_TYPE | BARE_CODE | FAULT => {}
+        VALUE => {
+            event.add(Kinds::ANSWER, value);
+            reply.endless = true;
+        }
         STATUS_CODE => {
             if matches!(value, Value::Number(code) if code != b"0") {
                 reply.take(event, ERROR, Value::Object);
@@ -118,7 +130,16 @@ fn found(reply: &mut Reply, event: &mut Event, field: u8, value: Value<'_>) {
 /// The event has ended.
 #[inline]
 fn end(reply: &mut Reply, event: &mut Event) -> Signal {
-    reply.settle(event);
+    if event.has(HAS_FAULT) && event.choices == 0 && event.output.is_empty() {
+        reply.take(event, ERROR, Value::Object);
+    }
+    // Type and code may stand beside it, or without it in an event that is an error itself.
+    if let Some(name) = reply.held.take()
+        && event.error
+        && reply.error.is_none()
+    {
+        reply.error = Some(name.into_string());
+    }
     reply.end(event, event.output, false)
 }
 

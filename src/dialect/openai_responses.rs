@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 
 use super::{
     Kinds, Signal, Usage,
-    reply::{ERROR, ERROR_BY_NAME, ERROR_CODE, ERROR_TYPE, Event, MODEL, OWN, Reply, name},
+    reply::{ERROR, ERROR_BY_NAME, ERROR_CODE, ERROR_TYPE, Event, MESSAGE, MODEL, OWN, Reply, name},
     rules::{Data, Rules, tree},
     usage::{self, Count, Counts},
 };
@@ -66,6 +66,9 @@ fn asked() -> Tree {
         ("error.type", ERROR_TYPE, Want::Value),
         ("error.code", ERROR_CODE, Want::Value),
         ("code", BARE_CODE, Want::Value),
+        // Of a gateway's refusal: an answer and its events have neither.
+        ("message", MESSAGE, Want::Whether),
+        ("detail", ERROR, Want::Whether),
     ];
     tree(&fields, usage::fields(&["response.usage", "usage"]))
 }

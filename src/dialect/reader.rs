@@ -1,7 +1,7 @@
 //! Reads the events of one reply by its dialect's [`Rules`]: pieces in, one [`Signal`] per event out.
 
 use super::{
-    Dialect, Facts, Signal,
+    Dialect, Facts, Signal, Usage,
     reply::{ERROR_BY_NAME, ERROR_TYPE, Event, NAME, Reply, TEXT},
     rules::{Data, Rules},
 };
@@ -139,7 +139,10 @@ impl Reader {
             Progress::Closed => Read::Event(self.dialect_end()),
             Progress::Blank if self.event.error => Read::Event(self.dialect_end()),
             Progress::Blank if self.done == NO_MATCH || self.done == 0 => Read::Event(Signal::default()),
-            _ => Read::Unreadable,
+            _ => {
+                self.reply.held = None;
+                Read::Unreadable
+            }
         }
     }
 
@@ -177,13 +180,20 @@ impl Reader {
         if silent { self.scanner.free() } else { None }
     }
 
+    /// The event that is alike to one that said this has ended: what it says itself.
+    #[inline]
+    pub(super) fn same(&mut self, signal: Signal) -> Signal {
+        self.reply.alike(signal)
+    }
+
     /// Takes a number of an event that is alike to one that was read.
     pub(super) fn tell(&mut self, field: u8, number: &[u8]) {
         self.found(field, Value::Number(number));
     }
 
     pub(super) fn facts(&self) -> Facts {
-        self.reply.facts((self.rules.usage)(&self.reply.counts))
+        let usage = if self.reply.mixed { Usage::default() } else { (self.rules.usage)(&self.reply.counts) };
+        self.reply.facts(usage)
     }
 
     #[inline]
@@ -191,7 +201,8 @@ impl Reader {
         self.open = true;
         self.stray = false;
         self.event = Event::default();
-        self.done = 0;
+        // Text may begin like the end marker, or be it.
+        self.done = if self.rules.data == Data::Text { NO_MATCH } else { 0 };
         self.scanner.restart();
         if self.name.as_bytes() == ERROR_NAME {
             self.found(ERROR_BY_NAME, Value::Object);
@@ -218,14 +229,13 @@ impl Reader {
     #[inline]
     fn scan(&mut self, part: &[u8]) {
         let Self { rules, scanner, reply, event, .. } = self;
-        match rules.data {
-            Data::Json => {
-                scanner.read(&rules.tree, part, &mut |field, value| (rules.found)(reply, event, field, value));
-            }
-            Data::Text if part.is_empty() => {}
-            Data::Text => (rules.found)(reply, event, TEXT, Value::Filled),
-            Data::Unread => {}
+        if rules.data == Data::Unread {
+            return;
         }
+        if rules.data == Data::Text && !part.is_empty() {
+            (rules.found)(reply, event, TEXT, Value::Filled);
+        }
+        scanner.read(&rules.tree, part, &mut |field, value| (rules.found)(reply, event, field, value));
     }
 
     #[inline]

@@ -81,6 +81,8 @@ const ROWS: &[Row] = &[
     row(Ends("/api/v1/chat"), Post, Endpoint::Chat, Dialect::LmStudio),
     // Writer's chat has this path, too: the body tells.
     row(Ends("/v1/chat"), Post, Endpoint::Chat, Dialect::CohereV1),
+    row(Ends("/text/chat"), Post, Endpoint::Chat, Dialect::OpenAiChat),
+    row(Ends("/text/chat_stream"), Post, Endpoint::Chat, Dialect::OpenAiChat),
     row(Ends("/chat"), Post, Endpoint::Chat, Dialect::Other),
     row(Has(&["/services/aigc/", "/generation"]), Post, Endpoint::Generate, Dialect::DashScope),
     row(Has(&["/v2/models/", "/generate"]), Post, Endpoint::Generate, Dialect::Triton),
@@ -222,6 +224,8 @@ mod tests {
             ("/model/amazon.nova/invoke", Endpoint::Generate, Dialect::BedrockInvoke),
             ("/ml/v1-beta/generation/text_stream?version=1", Endpoint::Generate, Dialect::Watsonx),
             ("/ml/v1/text/generation", Endpoint::Generate, Dialect::Watsonx),
+            ("/ml/v1/text/chat?version=1", Endpoint::Chat, Dialect::OpenAiChat),
+            ("/ml/v1/deployments/d/text/chat_stream", Endpoint::Chat, Dialect::OpenAiChat),
             ("/api/v1/services/aigc/text-generation/generation", Endpoint::Generate, Dialect::DashScope),
             ("/v1beta/interactions", Endpoint::Generate, Dialect::GeminiInteractions),
             ("/v1beta/models/e:batchEmbedContents", Endpoint::Embeddings, Dialect::Plain),

@@ -19,9 +19,26 @@ pub(super) const NAME: u8 = 4;
 pub(super) const TEXT: u8 = 5;
 /// The event is an error by its name or by the name of its field.
 pub(super) const ERROR_BY_NAME: u8 = 6;
+/// Generated content, by its kind.
+pub(super) const ANSWER: u8 = 7;
+pub(super) const REASONING: u8 = 8;
+/// Reasoning that is a summary of it.
+pub(super) const SUMMARY: u8 = 9;
+pub(super) const TOOL: u8 = 10;
+/// A finish reason, of the present choice if there are several.
+pub(super) const FINISH: u8 = 11;
+/// A string that makes the event an error: only errors have a message at its place.
+pub(super) const MESSAGE: u8 = 12;
+/// One reply of several in one document: it is a choice, and its counts come in addition.
+pub(super) const ITEM: u8 = 13;
+/// What is asked for only so that events that differ in it are alike.
+pub(super) const PASSED: u8 = 14;
 pub(super) const OWN: u8 = 16;
 /// Stated times from here on: see [`super::reported::time`].
 pub(super) const TIME: u8 = 96;
+
+/// [`Event::kind`] of an event that ends the reply, where [`Reply::close`] closes it.
+pub(super) const END: u8 = 1;
 
 /// How many finish reasons are kept: replies with more choices are not asked for in earnest.
 const FINISH_LIMIT: usize = 32;
@@ -44,6 +61,18 @@ pub(super) struct Reply {
     pub(super) ended: bool,
     pub(super) multi_choice: bool,
     pub(super) summarised: bool,
+    /// The dialect has no end of its own.
+    pub(super) endless: bool,
+    /// Several replies are mixed in one stream, each with counts of its own: no last one is everyone's.
+    pub(super) mixed: bool,
+    /// All that was output so far.
+    pub(super) seen: Kinds,
+    /// A name that matters only if the event turns out to be of one kind: for the dialect, until its event ends.
+    pub(super) held: Option<Box<str>>,
+    /// The count that has to grow for an event to say anything new, if the last output event had one.
+    growing: Option<u8>,
+    /// How far it has grown for each choice, plus one. Allocated at the first.
+    reached: Option<Box<[u64; FINISH_LIMIT]>>,
 }
 
 /// One event (or plain document), as far as it was read.
@@ -107,6 +136,24 @@ impl Reply {
                 }
             }
             ERROR_BY_NAME => (event.error, event.telling) = (true, true),
+            ANSWER => event.add(Kinds::ANSWER, value),
+            REASONING => event.add(Kinds::REASONING, value),
+            TOOL => event.add(Kinds::TOOL, value),
+            SUMMARY => {
+                event.add(Kinds::REASONING, value);
+                self.summarised |= is_something(value);
+            }
+            FINISH => {
+                if let Some(reason) = name(value) {
+                    event.telling = true;
+                    self.choice_finish(event, reason);
+                }
+            }
+            MESSAGE if value == Value::Filled => (event.error, event.telling) = (true, true),
+            ITEM => {
+                self.counts.another();
+                self.choice(event);
+            }
             COUNT.. => self.counts.take(field, value),
             TIME.. => self.times.take(field, value),
             _ => {}
@@ -119,14 +166,6 @@ impl Reply {
             known.1 = reason;
         } else if self.finish.len() < FINISH_LIMIT {
             self.finish.push((choice, reason));
-        }
-    }
-
-    /// Takes the finish reason of a reply without choices, if there is one.
-    pub(super) fn finish_with(&mut self, event: &mut Event, value: Value<'_>) {
-        if let Some(reason) = name(value) {
-            event.telling = true;
-            self.finish(0, reason);
         }
     }
 
@@ -153,6 +192,20 @@ impl Reply {
         }
     }
 
+    /// Takes the index of the reply an event of a stream belongs to.
+    pub(super) fn index_of_mixed(&mut self, event: &mut Event, value: Value<'_>) {
+        self.index(event, value);
+        self.mixed = self.multi_choice;
+    }
+
+    /// Takes the finish reason of a reply without choices, if there is one.
+    pub(super) fn finish_with(&mut self, event: &mut Event, value: Value<'_>) {
+        if let Some(reason) = name(value) {
+            event.telling = true;
+            self.finish(0, reason);
+        }
+    }
+
     /// Takes the present choice's finish reason, which may come before its index.
     pub(super) fn choice_finish(&mut self, event: &Event, reason: String) {
         self.finish(event.choice.unwrap_or(NO_INDEX), reason);
@@ -173,12 +226,57 @@ impl Reply {
         }
     }
 
+    /// Holds a name until the event has ended.
+    pub(super) fn hold(&mut self, value: Value<'_>) {
+        if let Some(name) = name(value) {
+            self.held = Some(name.into_boxed_str());
+        }
+    }
+
+    /// Whether an event with something in it says anything new: where replies repeat all that was said so far, the count
+    /// at this place of the dialect's names tells. It always does if it is not `counted` itself.
+    pub(super) fn grew(&mut self, place: u8, counted: bool, choice: u32) -> bool {
+        let grew = !counted || self.reach(place, choice);
+        if grew {
+            self.growing = counted.then_some(place);
+        }
+        grew
+    }
+
+    /// An event alike to the last one with output has ended: what that one said, if it says anything new.
+    #[inline]
+    pub(super) fn alike(&mut self, signal: Signal) -> Signal {
+        if let Some(place) = self.growing
+            && !self.reach(place, 0)
+        {
+            return Signal { output: Kinds::NONE, ..signal };
+        }
+        signal
+    }
+
+    /// Whether the count is more than when it was last asked for.
+    fn reach(&mut self, place: u8, choice: u32) -> bool {
+        let now = self.counts.at(usize::from(place)).map_or(0, |count| count + 1);
+        let reached = self.reached.get_or_insert_default();
+        // Of more choices than are kept there is no telling.
+        let Some(slot) = usize::try_from(choice).ok().and_then(|choice| reached.get_mut(choice)) else { return true };
+        now > std::mem::replace(slot, now)
+    }
+
+    /// The event has ended: it said what was taken of it.
+    pub(super) fn close(&mut self, event: &mut Event) -> Signal {
+        self.end(event, event.output, event.kind == END)
+    }
+
     /// The event has ended with this output.
+    #[inline]
     pub(super) fn end(&mut self, event: &Event, output: Kinds, end: bool) -> Signal {
+        self.settle(event);
         if event.error && self.error.is_none() {
             self.error = Some("error".to_owned());
         }
         self.ended |= end;
+        self.seen |= output;
         Signal { output, end, error: event.error }
     }
 
@@ -194,6 +292,7 @@ impl Reply {
             reported: self.times.reported(),
             multi_choice: self.multi_choice,
             summarised_reasoning: self.summarised,
+            endless: self.endless,
         }
     }
 }

@@ -28,7 +28,7 @@ pub(super) struct Rules {
 pub(super) enum Data {
     /// A JSON document.
     Json,
-    /// Text: its parts are given as [`super::reply::TEXT`].
+    /// Text: its parts are given as [`super::reply::TEXT`]. What is JSON after all is looked at too.
     Text,
     /// Nothing that is read: events are counted.
     Unread,

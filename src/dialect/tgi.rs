@@ -1,4 +1,5 @@
-//! Text Generation Inference's own API (`/generate_stream`, `/generate`): an event per token over SSE, or one document.
+//! Text Generation Inference's own API (`/generate_stream`, `/generate`): an event per token over SSE, or one document,
+//! which may be an array of them.
 //!
 //! The last event repeats the whole text; special tokens are none of it.
 
@@ -6,7 +7,7 @@ use std::sync::LazyLock;
 
 use super::{
     Kinds, Signal, Usage,
-    reply::{ERROR, ERROR_TYPE, Event, OWN, Reply, is_something},
+    reply::{END, ERROR, ERROR_TYPE, Event, FINISH, ITEM, OWN, Reply, is_something},
     rules::{Data, Rules, tree},
     usage::{self, Counts},
 };
@@ -15,10 +16,6 @@ use crate::framing::json::{Tree, Value, Want};
 const TEXT: u8 = OWN;
 const SPECIAL: u8 = OWN + 1;
 const WHOLE: u8 = OWN + 2;
-const FINISH: u8 = OWN + 3;
-
-/// [`Event::kind`] of the last event.
-const END: u8 = 1;
 
 /// [`Event::filled`] flags.
 const HAS_TEXT: u8 = 1;
@@ -37,10 +34,12 @@ fn asked() -> Tree {
         ("token.special", SPECIAL, Want::Value),
         ("generated_text", WHOLE, Want::Whether),
         ("details.finish_reason", FINISH, Want::Value),
+        ("[]", ITEM, Want::Whether),
+        ("[].details.finish_reason", FINISH, Want::Value),
         ("error", ERROR, Want::Value),
         ("error_type", ERROR_TYPE, Want::Value),
     ];
-    tree(&fields, usage::named(&["details"], &NAMES))
+    tree(&fields, usage::named(&["details", "[].details"], &NAMES))
 }
 
 /// Takes a field of the event.
@@ -53,9 +52,6 @@ fn found(reply: &mut Reply, event: &mut Event, field: u8, value: Value<'_>) {
             if is_something(value) || matches!(value, Value::Text(_)) {
                 (event.kind, event.telling) = (END, true);
             }
-        }
-        FINISH => {
-            reply.finish_with(event, value);
         }
         _ => reply.take(event, field, value),
     }

@@ -84,6 +84,8 @@ pub(super) const COUNT: u8 = 128;
 pub(super) struct Counts {
     values: [u64; NAMES.len()],
     known: u32,
+    /// What the earlier ones of several replies in one document counted.
+    earlier: Option<Box<[u64; NAMES.len()]>>,
 }
 
 impl Counts {
@@ -94,8 +96,15 @@ impl Counts {
             && let Some(count) = number(text)
             && let Some(slot) = self.values.get_mut(index)
         {
-            *slot = count;
+            *slot = self.earlier.as_ref().map_or(count, |earlier| count.saturating_add(earlier[index]));
             self.known |= 1 << index;
+        }
+    }
+
+    /// Another of several replies in one document begins: they are answers of their own, so their counts are summed.
+    pub(super) fn another(&mut self) {
+        if self.known != 0 {
+            self.earlier = Some(Box::new(self.values));
         }
     }
 
@@ -107,6 +116,14 @@ impl Counts {
     /// The last value of the field at this place of the dialect's names.
     pub(super) const fn at(&self, place: usize) -> Option<u64> {
         if self.known >> place & 1 == 1 { Some(self.values[place]) } else { None }
+    }
+
+    /// Both together, or the one that is known.
+    pub(super) fn sum(&self, one: usize, other: usize) -> Option<u64> {
+        match (self.at(one), self.at(other)) {
+            (Some(one), Some(other)) => Some(one.saturating_add(other)),
+            (one, other) => one.or(other),
+        }
     }
 
     /// The first of these fields that is known.
@@ -177,6 +194,21 @@ mod tests {
         assert_eq!(counts.get(Count::PromptTokens), Some(12));
         assert_eq!(counts.get(Count::CompletionTokens), None);
         assert_eq!(counts.raw(), [("prompt_tokens", 12)]);
+    }
+
+    #[test]
+    fn several_replies_in_one_document_are_summed() {
+        let mut counts = Counts::default();
+        for (value, total) in [(b"3", 3), (b"4", 4)] {
+            counts.take(COUNT, Value::Number(value));
+            assert_eq!(counts.get(Count::PromptTokens), Some(total));
+        }
+        for total in [6, 8] {
+            counts.another();
+            counts.take(COUNT, Value::Number(b"9"));
+            counts.take(COUNT, Value::Number(b"2"));
+            assert_eq!(counts.get(Count::PromptTokens), Some(total), "the last of each");
+        }
     }
 
     #[test]

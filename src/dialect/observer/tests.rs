@@ -284,6 +284,45 @@ fn long_events_are_read_without_being_held() {
 }
 
 /// One event of a stream in which each is much like the last.
+#[test]
+fn a_stream_of_json_is_lines_though_its_type_ends_like_a_documents() {
+    let mut lines = observer(Dialect::CohereV1, &[("content-type", "application/stream+json")]);
+    assert!(lines.is_stream());
+    let body = b"{\"event_type\":\"stream-start\"}\n{\"event_type\":\"text-generation\",\"text\":\"a\"}\n";
+    assert_eq!(signals(&mut lines, &[body]), [NOTHING, OUTPUT]);
+}
+
+#[test]
+fn what_has_no_end_of_its_own_is_complete_with_the_transport() {
+    let says = |dialect, body: &str| {
+        let mut observer = stream(dialect);
+        signals(&mut observer, &[body.as_bytes()]);
+        let facts = observer.facts();
+        assert!(!facts.ended && facts.error.is_none(), "{facts:?}");
+        facts.finished()
+    };
+    assert!(says(Dialect::Triton, "data: {\"text_output\":\"a\"}\n\n"));
+    assert!(says(Dialect::OpenAiChat, "data: {\"value\":\"a\"}\n\n"));
+    assert!(!says(Dialect::OpenAiChat, &chunk("\"a\"")));
+}
+
+#[test]
+fn providers_state_their_times() {
+    let stated = |dialect, body: &str| {
+        let mut observer = observer(dialect, &[("content-type", "application/json")]);
+        observer.read(body.as_bytes(), &mut |_| {});
+        let times = observer.facts().reported;
+        [times.queue, times.prefill, times.decode, times.ttft, times.total]
+            .map(|time| time.map(|time| time.0 / 1_000_000))
+    };
+    let meta = r#"{"text":"a","meta_info":{"e2e_latency":1.5,"queue_time":0.25}}"#;
+    assert_eq!(stated(Dialect::Sglang, meta), [Some(250), None, None, None, Some(1500)]);
+    let timings = r#"{"content":"a","timings":{"prompt_ms":12.5,"predicted_ms":33}}"#;
+    assert_eq!(stated(Dialect::LlamaCpp, timings), [None, Some(12), Some(33), None, None]);
+    let stats = r#"{"stats":{"time_to_first_token_seconds":0.75,"model_load_time_seconds":9}}"#;
+    assert_eq!(stated(Dialect::LmStudio, stats), [None, None, None, Some(750), None]);
+}
+
 fn event() -> impl Strategy<Value = String> {
     let text = prop_oneof![
         "[a-z ]{0,12}".prop_map(|text| format!("\"{text}\"")),
