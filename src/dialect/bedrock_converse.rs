@@ -7,6 +7,7 @@ use std::sync::LazyLock;
 use super::{
     Kinds, Signal, Usage,
     reply::{ERROR, Event, OWN, Reply, is_something},
+    reported::{Phase, Unit, time},
     rules::{Data, Rules, tree},
     usage::{self, Counts},
 };
@@ -40,6 +41,7 @@ fn asked() -> Tree {
         ("start.toolUse.name", TOOL, Want::Whether),
         ("stopReason", STOP, Want::Value),
         ("metrics", METRICS, Want::Whether),
+        ("metrics.latencyMs", time(Phase::Total, Unit::Millis), Want::Count),
         // Only errors have a message of their own; an answer's is in `output`.
         ("message", ERROR, Want::Whether),
     ];

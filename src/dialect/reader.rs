@@ -1,7 +1,9 @@
 //! Reads the events of one reply by its dialect's [`Rules`]: pieces in, one [`Signal`] per event out.
 
+use http::response::Parts;
+
 use super::{
-    Dialect, Facts, Signal,
+    Dialect, Facts, Signal, headers,
     reply::{ERROR_BY_NAME, ERROR_TYPE, Event, NAME, Reply, TEXT},
     rules::{Data, Rules},
 };
@@ -182,8 +184,14 @@ impl Reader {
         self.found(field, Value::Number(number));
     }
 
-    pub(super) fn facts(&self) -> Facts {
-        self.reply.facts((self.rules.usage)(&self.reply.counts))
+    /// Takes what the response's head says.
+    pub(super) fn head(&mut self, head: &Parts) {
+        self.reply.head = headers::said(head);
+    }
+
+    /// What the reply said so far; `stream`: as a stream, not as a plain answer.
+    pub(super) fn facts(&self, stream: bool) -> Facts {
+        self.reply.facts((self.rules.usage)(&self.reply.counts), stream)
     }
 
     #[inline]
