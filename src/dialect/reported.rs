@@ -1,5 +1,8 @@
 //! What a provider says of its own time in this very exchange, in whatever unit it says it.
 
+#[cfg(test)]
+mod shapes;
+
 use super::reply::TIME;
 use crate::{
     clock::Nanos,
