@@ -1,7 +1,8 @@
 //! What a response's head says of the answer behind it: times, and token counts of what has no body to say them.
 //!
 //! Of a stream every header was fixed before the first byte of the body: whatever it is called, it can tell of the queue, of
-//! the prefill and of the time until the head, never of the whole. Of a plain answer the head is made when the answer is.
+//! the prefill and of the time until the head, never of the whole. Of a plain answer the head is made when the answer is,
+//! and a refusal is one, whatever content type it has.
 //!
 //! | header | unit | plain answer | stream |
 //! |---|---|---|---|
@@ -61,6 +62,10 @@ pub(super) fn said(head: &Parts) -> Option<Box<Head>> {
         said.take(name.as_str(), value.as_bytes(), &head.headers);
     }
     said.head.usage = said.usage();
+    if !head.status.is_success() {
+        // Gemini refuses in plain JSON under a stream's content type.
+        said.head.stream = said.head.plain;
+    }
     said.any.then(|| Box::new(said.head))
 }
 
@@ -310,6 +315,15 @@ mod tests {
         assert_eq!(stream.usage, Usage::default());
         let [plain, _] = facts(&[("x-prompt-tokens", "16"), ("x-generated-tokens", "x")]);
         assert_eq!((plain.usage.input, plain.usage.output), (Some(16), None), "what is no number is not counted");
+    }
+
+    #[test]
+    fn a_refusal_is_no_stream() {
+        let mut head = head(&[("server-timing", "gfet4t7; dur=50")]);
+        head.status = StatusCode::BAD_REQUEST;
+        let mut facts = Facts::default();
+        said(&head).unwrap().complete(&mut facts, true);
+        assert_eq!(facts.reported, total(50));
     }
 
     #[test]
