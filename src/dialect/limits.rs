@@ -3,7 +3,7 @@
 //! | headers | by | reset |
 //! |---|---|---|
 //! | `x-ratelimit-{limit,remaining,reset}-{requests,tokens,input-images,tokens_usage_based}` | OpenAI, Groq | a duration: `6ms`, `17.4s`, `1m12s` |
-//! | the same, with `x-ratelimit-renewalperiod-…` | Azure | a whole number, see [`azure_reset`] |
+//! | the same, with `x-ratelimit-renewalperiod-…` | Azure | a whole number: milliseconds of older deployments, seconds of newer ones |
 //! | `anthropic-ratelimit-{requests,tokens,input-tokens,output-tokens}-{limit,remaining,reset}` | Anthropic | an instant by the provider's clock |
 //! | `x-ratelimit-{limit,remaining}-{req-minute,tokens-minute,tokens-month}` | Mistral | – |
 //! | `ratelimitbysize-{limit,remaining,reset}`, `x-ratelimitbysize-{limit,remaining}-{minute,month}` | Mistral before: tokens, the first a minute's | seconds |
@@ -232,16 +232,13 @@ fn until(instant: SystemTime, headers: &HeaderMap) -> Option<Nanos> {
 /// a minute, one taken, was seen to say `1`; one of 120 a minute `500`. The unit is the one that is nearer to how long what
 /// was taken takes to come back. Absent without a limit, a rest and a renewal period to tell by.
 fn azure_reset(limit: &RateLimit, headers: &HeaderMap) -> Option<Nanos> {
-    let subject = match limit.kind {
-        Kind::Requests => "requests",
-        Kind::Tokens => "tokens",
+    let (reset, period) = match limit.kind {
+        Kind::Requests => ("x-ratelimit-reset-requests", "x-ratelimit-renewalperiod-requests"),
+        Kind::Tokens => ("x-ratelimit-reset-tokens", "x-ratelimit-renewalperiod-tokens"),
         _ => return None,
     };
-    let number = |field: &str| {
-        let value = headers.get(format!("x-ratelimit-{field}-{subject}"))?.to_str().ok()?;
-        value.trim().parse::<f64>().ok()
-    };
-    let (said, period) = (number("reset")?, number("renewalperiod")?);
+    let number = |name: &str| headers.get(name)?.to_str().ok()?.trim().parse::<f64>().ok();
+    let (said, period) = (number(reset)?, number(period)?);
     let (most, rest) = (limit.limit.filter(|most| *most > 0)?, limit.remaining?);
     let needed = period * most.saturating_sub(rest) as f64 / most as f64;
     let seconds = (said - needed).abs() <= (said / 1e3 - needed).abs();
@@ -291,6 +288,7 @@ fn date(text: &str) -> Option<SystemTime> {
 #[cfg(test)]
 mod tests {
     use http::{HeaderName, HeaderValue};
+    use proptest::prelude::*;
 
     use super::*;
 
@@ -456,5 +454,37 @@ mod tests {
         }
         assert_eq!(read(&[("x-ratelimit-remaining-tokens", "12.9, 13;w=60")])[0].remaining, Some(12));
         assert_eq!(read(&[]), []);
+    }
+
+    proptest! {
+        /// Whatever a header says: no panic, each kind once, and nothing of what says nothing.
+        #[test]
+        fn any_value_is_read_or_left(
+            values in proptest::collection::vec(
+                prop_oneof![
+                    "[ -~]{0,24}",
+                    "[0-9]{0,24}(\\.[0-9]{0,12})?",
+                    "([0-9]{0,20}(d|h|m|s|ms|us|ns)?){0,4}",
+                    "[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z",
+                ],
+                9,
+            ),
+        ) {
+            let names = [
+                "x-ratelimit-limit-requests",
+                "x-ratelimit-remaining-requests",
+                "x-ratelimit-reset-requests",
+                "x-ratelimit-renewalperiod-requests",
+                "x-ratelimit-reset",
+                "x-ratelimit-reset-tokens-day",
+                "anthropic-ratelimit-tokens-reset",
+                "ratelimitbysize-reset",
+                "date",
+            ];
+            let headers: Vec<_> = names.iter().copied().zip(values.iter().map(String::as_str)).collect();
+            let said = read(&headers);
+            prop_assert!(said.is_sorted_by(|one, next| one.kind < next.kind));
+            prop_assert!(said.iter().all(|one| one.limit.or(one.remaining).is_some() || one.reset.is_some()));
+        }
     }
 }
