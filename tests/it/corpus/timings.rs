@@ -1,4 +1,5 @@
-//! What recorded providers say of their own time: the reference's raw values, made times by a table of this test's own.
+//! What recorded providers say of their own time: the reference's raw values, made times by a table of this test's own. And
+//! of their limits: every number in a head.
 
 use std::{collections::BTreeMap, fs, path::Path};
 
@@ -6,7 +7,7 @@ use http::Request;
 use serde_json::{Map, Value};
 use streamgauge::{
     clock::Nanos,
-    dialect::{Observer, Reported, recognise},
+    dialect::{Observer, Reported, limits::rate_limits, recognise},
 };
 
 use super::{Row, corpus, expected, head};
@@ -123,6 +124,33 @@ fn recorded_providers_time_themselves_as_expected() {
     for family in REQUIRED {
         assert!(tally.get(family).is_some_and(|(ran, wrong)| *ran > 0 && wrong.is_empty()), "{family} must match");
     }
+}
+
+#[test]
+fn recorded_heads_state_their_limits_and_every_number_is_taken() {
+    let Some(corpus) = corpus() else { return };
+    let (mut heads, mut numbers, mut resets) = (0, 0, 0);
+    for table in ["EXPECTED.tsv", "EXPECTED_NONSTREAM.tsv"] {
+        for row in expected(&corpus, table) {
+            let file = corpus.join(&row["dialect"]).join(format!("{}.response.headers", row["name"]));
+            let Some(head) = fs::read_to_string(file).ok().and_then(|text| head(&text)) else { continue };
+            let stated = head.headers.iter().filter(|(name, value)| {
+                let name = name.as_str();
+                let limit = name.starts_with("x-ratelimit-limit") || name.starts_with("x-ratelimit-remaining");
+                let anthropic = name.starts_with("anthropic-ratelimit-") && !name.ends_with("-reset");
+                (limit || anthropic) && value.to_str().is_ok_and(|text| text.parse::<u64>().is_ok())
+            });
+            let (stated, read) = (stated.count(), rate_limits(&head.headers));
+            let taken: usize =
+                read.iter().map(|one| usize::from(one.limit.is_some()) + usize::from(one.remaining.is_some())).sum();
+            assert_eq!(taken, stated, "{}/{}: {read:?}", row["dialect"], row["name"]);
+            heads += usize::from(!read.is_empty());
+            numbers += taken;
+            resets += read.iter().filter(|one| one.reset.is_some()).count();
+        }
+    }
+    println!("{heads} recorded heads state limits: {numbers} numbers and {resets} resets were taken");
+    assert!(heads > 0 && numbers > heads && resets > 0);
 }
 
 /// Whatever is recorded, stored compressed or of a dialect that is not read: a head says what it says.
