@@ -7,7 +7,7 @@ use http::response::Parts;
 
 use crate::{
     clock::{Nanos, Stamp},
-    dialect::{Dialect, Endpoint, Kinds, Observer, Signal},
+    dialect::{Dialect, Endpoint, Kinds, Observer, Signal, limits::rate_limits},
     observation::{Limit, Observation, Outcome},
     record::{Exemplar, Marked, Pair, Recorder, Started, UpstreamHandles},
     timeline::{Cadence, Interval},
@@ -196,6 +196,10 @@ impl Exchange {
         if let Some(upstream) = &self.upstream {
             let admits = parts.status.is_success();
             self.pair = Some(self.recorder.pair(upstream, self.seen.model.as_deref(), admits));
+        }
+        self.seen.rate_limits = rate_limits(&parts.headers);
+        if let Some(pair) = &self.pair {
+            pair.rate_limits(&self.seen.rate_limits);
         }
         let observer = observe.map(|dialect| Observer::new(dialect, parts));
         self.seen.stream = observer.as_ref().is_some_and(Observer::is_stream);

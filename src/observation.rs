@@ -15,7 +15,7 @@ use http::{Method, Version};
 
 use crate::{
     clock::Nanos,
-    dialect::{Dialect, Endpoint, Facts, ObserverOff},
+    dialect::{Dialect, Endpoint, Facts, ObserverOff, RateLimit},
     timeline::{Cadence, Timeline},
 };
 
@@ -216,6 +216,8 @@ pub struct Observation {
     pub cadence: Cadence,
     /// What the reply said of itself.
     pub facts: Facts,
+    /// The provider's limits, as the response's head states them.
+    pub rate_limits: Vec<RateLimit>,
     /// Kinds of output seen, whether reasoning output was among them.
     pub reasoning_seen: bool,
     /// Attempts made; 0 if none was.
@@ -335,6 +337,7 @@ impl Observation {
             timeline,
             cadence: Cadence::default(),
             facts: Facts::default(),
+            rate_limits: Vec::new(),
             reasoning_seen: false,
             attempts: 0,
             events: 0,
@@ -414,6 +417,22 @@ impl Observation {
         (self.output_events >= 2).then_some(self.output_tokens()? as f64 / self.output_events as f64)
     }
 
+    /// TTFT by both sides: ours, then the provider's own of the same exchange. Absent if either is; with hidden or
+    /// summarised reasoning, as the provider's first token then is not the first that is seen; and if the provider's is
+    /// of its head, which compares with `head_back`.
+    pub fn paired_ttft(&self) -> Option<(Nanos, Nanos)> {
+        let reported = &self.facts.reported;
+        let comparable = !(self.hidden_reasoning() || self.facts.summarised_reasoning || reported.ttft_of_head);
+        self.streamed()?.ttft().zip(reported.ttft).filter(|_| comparable)
+    }
+
+    /// Outside server: `TTFT − server-reported TTFT` of the same exchange, which is the network and whatever the provider
+    /// does not account for; zero if the provider says more than was seen. Absent as [`Observation::paired_ttft`].
+    pub fn outside_server(&self) -> Option<Nanos> {
+        let (gateway, server) = self.paired_ttft()?;
+        Some(gateway.less(server))
+    }
+
     /// Overhead, request: `sent_last − request_end` less the parts inside it that were spent between `lease_wanted` and
     /// `lease_got` or with an upstream write pending. Absent for early responses, retried exchanges and those never sent.
     pub fn overhead_request(&self) -> Option<Nanos> {
@@ -457,7 +476,7 @@ impl Observation {
     }
 
     /// Every flag by its name in records, derived ones included.
-    pub fn flags_named(&self) -> [(&'static str, bool); 11] {
+    pub fn flags_named(&self) -> [(&'static str, bool); 12] {
         [
             ("early_response", self.flags.early_response),
             ("hidden_reasoning", self.hidden_reasoning()),
@@ -470,6 +489,7 @@ impl Observation {
             ("retried", self.retried()),
             ("overhead_lower_bound", self.flags.overhead_lower_bound),
             ("informational_dropped", self.flags.informational_dropped),
+            ("server_ttft_of_head", self.facts.reported.ttft_of_head),
         ]
     }
 }

@@ -85,6 +85,18 @@ pub fn record_json(observation: &Observation) -> String {
     record.object("stages_s", |stages| {
         STAGES.iter().zip(o.stages()).for_each(|(name, span)| stages.seconds(name, Some(span)));
     });
+    record.object("server_reported_s", |reported| {
+        o.facts.reported.named().into_iter().for_each(|(name, span)| reported.seconds(name, span));
+    });
+    record.object("rate_limits", |limits| {
+        for limit in &o.rate_limits {
+            limits.object(limit.kind.as_str(), |stated| {
+                stated.plain("limit", limit.limit);
+                stated.plain("remaining", limit.remaining);
+                stated.seconds("reset_s", limit.reset);
+            });
+        }
+    });
     record.object("connection", |connection| {
         connection.plain("reused", o.connection.reused);
         connection.text("client_version", o.connection.client_version.and_then(version));
@@ -227,7 +239,7 @@ mod tests {
     use super::*;
     use crate::{
         clock::Stamp,
-        dialect::{Dialect, ObserverOff},
+        dialect::{Dialect, ObserverOff, RateLimit, Reported, limits::Kind},
         observation::{EventOverhead, ExchangeId, Outcome, StampSource},
         timeline::Interval,
     };
@@ -277,6 +289,19 @@ mod tests {
         o.facts.usage.output = Some(201);
         o.facts.usage.reasoning = Some(50);
         o.facts.usage.raw = vec![("prompt_tokens", 1_000), ("completion_tokens", 201)];
+        o.facts.reported = Reported {
+            queue: Some(Nanos(5_000_000)),
+            prefill: Some(Nanos(25_000_001)),
+            decode: Some(Nanos(1_900_000_000)),
+            ttft: Some(Nanos(30_000_001)),
+            total: Some(Nanos(1_925_000_001)),
+            ttft_of_head: false,
+        };
+        let reset = Some(Nanos(17_399_999_999));
+        o.rate_limits = vec![
+            RateLimit { kind: Kind::Requests, limit: Some(500), remaining: Some(499), reset },
+            RateLimit { kind: Kind::TokensDay, limit: None, remaining: Some(0), reset: None },
+        ];
         o.reasoning_seen = true;
         o.attempts = 1;
         for stamp in [123_463_789, 1_123_463_789, 1_123_463_789, 2_123_463_789] {

@@ -7,6 +7,7 @@ use std::sync::LazyLock;
 use super::{
     Usage,
     reply::{ANSWER, END, Event, FINISH, MESSAGE, OWN, REASONING, Reply, TOOL},
+    reported::{Phase, Unit, time},
     rules::{Data, Rules, tree},
     usage::{self, Counts},
 };
@@ -35,6 +36,7 @@ fn asked() -> Tree {
         ("start.toolUse.name", TOOL, Want::Whether),
         ("stopReason", FINISH, Want::Value),
         ("metrics", METRICS, Want::Whether),
+        ("metrics.latencyMs", time(Phase::Total, Unit::Millis), Want::Count),
         // Only errors have a message of their own; an answer's is in `output`.
         ("message", MESSAGE, Want::Whether),
     ];

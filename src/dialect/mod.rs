@@ -14,6 +14,8 @@ mod dashscope;
 mod gemini;
 mod gemini_interactions;
 mod gemini_live;
+mod headers;
+pub mod limits;
 mod llama_cpp;
 mod lm_studio;
 pub mod observer;
@@ -43,6 +45,7 @@ use std::ops::{BitOr, BitOrAssign};
 use self::rules::Rules;
 
 pub use self::{
+    limits::RateLimit,
     observer::Observer,
     recognise::{Recognised, recognise},
     reported::Reported,

@@ -88,7 +88,9 @@ impl Observer {
             }
             Ok(inflater) => (inflater, None),
         };
-        Self { body, inflater, events: Events { off, row: 0, skipped: 0, reader: Reader::new(dialect), twin: None } }
+        let mut reader = Reader::new(dialect);
+        reader.head(head);
+        Self { body, inflater, events: Events { off, row: 0, skipped: 0, reader, twin: None } }
     }
 
     /// Whether the response is a stream of events (and not one plain document). Without a content type that is known
@@ -135,7 +137,7 @@ impl Observer {
 
     /// What the reply said so far.
     pub fn facts(&self) -> Facts {
-        self.events.reader.facts()
+        self.events.reader.facts(self.is_stream())
     }
 
     /// Why it no longer reads, if so.

@@ -9,6 +9,12 @@ use std::sync::LazyLock;
 use super::{
     Kinds, Signal, Usage,
     reply::{ERROR, ERROR_CODE, ERROR_TYPE, Event, MODEL, OWN, Reply, is_something, name},
+    reported::{
+        Phase::{Decode, Prefill, Queue, Total, Ttft},
+        Stated,
+        Unit::{Millis, Seconds},
+        VLLM, times,
+    },
     rules::{Data, Rules, tree},
     usage::{self, Count, Counts},
 };
@@ -81,8 +87,74 @@ fn asked() -> Tree {
         ("x_groq.error", ERROR, Want::Value),
         ("base_resp.status_code", STATUS_CODE, Want::Value),
     ];
-    tree(&fields, usage::fields(&["usage", "x_groq.usage", "choices[].usage"]))
+    let mut told = usage::fields(&["usage", "x_groq.usage", "choices[].usage"]);
+    told.extend(times(&["usage", "x_groq.usage", "time_info"], &GROQ));
+    told.extend(times(&["usage"], &IN_USAGE));
+    told.extend(times(&["latency_checkpoint", "usage.latency_checkpoint"], &AZURE));
+    told.extend(times(&["perf_metrics"], &FIREWORKS));
+    told.extend(times(&["metrics"], &VLLM));
+    told.extend(times(&["stats"], &STATS));
+    told.extend(times(&["nvext.timing"], &DYNAMO));
+    told.extend(times(&["timings"], &LLAMA_CPP));
+    told.extend(times(&["sla_metrics"], &NOVITA));
+    tree(&fields, told)
 }
+
+/// Groq; Cerebras, whose total is by the wall clock and has the queue in it, and TabbyAPI, which names no queue, say it
+/// alike. Groq's total is without the queue.
+const GROQ: [Stated; 4] = [
+    ("queue_time", Queue, Seconds),
+    ("prompt_time", Prefill, Seconds),
+    ("completion_time", Decode, Seconds),
+    ("total_time", Total, Seconds),
+];
+
+/// SambaNova, GPUStack, mistral.rs.
+const IN_USAGE: [Stated; 6] = [
+    ("time_to_first_token", Ttft, Seconds),
+    ("total_latency", Total, Seconds),
+    ("time_to_first_token_ms", Ttft, Millis),
+    ("total_prompt_time_sec", Prefill, Seconds),
+    ("total_completion_time_sec", Decode, Seconds),
+    ("total_time_sec", Total, Seconds),
+];
+
+/// Azure has a TTFT of the engine (without what the service does before it) and one that the user is said to see (without
+/// what comes before inference): from the request's arrival there counts the service's. Its first token may be hidden
+/// reasoning. What it does before inference is filtering and no queue; the engine's TTFT holds the engine's queue and
+/// prefill unseparated.
+const AZURE: [Stated; 2] = [("service_ttft_ms", Ttft, Millis), ("total_duration_ms", Total, Millis)];
+
+/// The first two always, the others of dedicated deployments. Some are written as strings.
+const FIREWORKS: [Stated; 5] = [
+    ("server-time-to-first-token", Ttft, Seconds),
+    ("server-processing-time", Total, Seconds),
+    ("prefill-queue-duration", Queue, Seconds),
+    ("prefill-duration", Prefill, Seconds),
+    ("generation-duration", Decode, Seconds),
+];
+
+/// NIM 1, whose TTFT has the queue in it; LM Studio's older API.
+const STATS: [Stated; 5] = [
+    ("time_in_queue_in_ms", Queue, Millis),
+    ("generation_time_in_ms", Decode, Millis),
+    ("response_tokens.time_to_first_token_in_ms", Ttft, Millis),
+    ("time_to_first_token", Ttft, Seconds),
+    ("generation_time", Decode, Seconds),
+];
+
+const DYNAMO: [Stated; 4] = [
+    ("prefill_wait_time_ms", Queue, Millis),
+    ("prefill_time_ms", Prefill, Millis),
+    ("ttft_ms", Ttft, Millis),
+    ("total_time_ms", Total, Millis),
+];
+
+/// Of the prompt only what was not cached. The queue is not said, so there is no TTFT.
+const LLAMA_CPP: [Stated; 2] = [("prompt_ms", Prefill, Millis), ("predicted_ms", Decode, Millis)];
+
+/// In every chunk.
+const NOVITA: [Stated; 1] = [("ttft_ms", Ttft, Millis)];
 
 /// Takes a field of the event.
 #[inline]

@@ -7,6 +7,7 @@ use std::sync::LazyLock;
 use super::{
     Kinds, Signal, Usage,
     reply::{ERROR, ERROR_BY_NAME, ERROR_CODE, ERROR_TYPE, Event, MESSAGE, MODEL, OWN, Reply, name},
+    reported::{VLLM, times},
     rules::{Data, Rules, tree},
     usage::{self, Count, Counts},
 };
@@ -70,7 +71,10 @@ fn asked() -> Tree {
         ("message", MESSAGE, Want::Whether),
         ("detail", ERROR, Want::Whether),
     ];
-    tree(&fields, usage::fields(&["response.usage", "usage"]))
+    let mut told = usage::fields(&["response.usage", "usage"]);
+    // `created_at` and `completed_at` are whole seconds: nothing to make a time of.
+    told.extend(times(&["response.metrics", "metrics"], &VLLM));
+    tree(&fields, told)
 }
 
 /// Takes a field of the event.

@@ -1,7 +1,9 @@
 //! Reads the events of one reply by its dialect's [`Rules`]: pieces in, one [`Signal`] per event out.
 
+use http::response::Parts;
+
 use super::{
-    Dialect, Facts, Signal, Usage,
+    Dialect, Facts, Signal, Usage, headers,
     reply::{ERROR_BY_NAME, ERROR_TYPE, Event, NAME, Reply, TEXT},
     rules::{Data, Rules},
 };
@@ -191,9 +193,15 @@ impl Reader {
         self.found(field, Value::Number(number));
     }
 
-    pub(super) fn facts(&self) -> Facts {
+    /// Takes what the response's head says.
+    pub(super) fn head(&mut self, head: &Parts) {
+        self.reply.head = headers::said(head);
+    }
+
+    /// What the reply said so far; `stream`: as a stream, not as a plain answer.
+    pub(super) fn facts(&self, stream: bool) -> Facts {
         let usage = if self.reply.mixed { Usage::default() } else { (self.rules.usage)(&self.reply.counts) };
-        self.reply.facts(usage)
+        self.reply.facts(usage, stream)
     }
 
     #[inline]

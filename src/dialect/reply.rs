@@ -2,6 +2,7 @@
 
 use super::{
     Facts, Kinds, Signal, Usage,
+    headers::Head,
     reported::Times,
     usage::{COUNT, Counts},
 };
@@ -52,6 +53,8 @@ const NAME_LIMIT: usize = 256;
 /// One reply, as far as it was read.
 #[derive(Debug, Default)]
 pub(super) struct Reply {
+    /// What its head said of times and counts, if that was anything.
+    pub(super) head: Option<Box<Head>>,
     pub(super) counts: Counts,
     pub(super) times: Times,
     pub(super) model: Option<String>,
@@ -280,10 +283,11 @@ impl Reply {
         Signal { output, end, error: event.error }
     }
 
-    pub(super) fn facts(&self, usage: Usage) -> Facts {
+    /// All of it; `stream`: of a stream, not of a plain answer.
+    pub(super) fn facts(&self, usage: Usage, stream: bool) -> Facts {
         let mut finish: Vec<_> = self.finish.iter().collect();
         finish.sort_by_key(|(choice, _)| *choice);
-        Facts {
+        let mut facts = Facts {
             response_model: self.model.clone(),
             finish_reasons: finish.into_iter().map(|(_, reason)| reason.clone()).collect(),
             usage,
@@ -293,7 +297,11 @@ impl Reply {
             multi_choice: self.multi_choice,
             summarised_reasoning: self.summarised,
             endless: self.endless,
+        };
+        if let Some(head) = &self.head {
+            head.complete(&mut facts, stream);
         }
+        facts
     }
 }
 

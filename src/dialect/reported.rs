@@ -1,7 +1,13 @@
 //! What a provider says of its own time in this very exchange, in whatever unit it says it.
 
+#[cfg(test)]
+mod shapes;
+
 use super::reply::TIME;
-use crate::{clock::Nanos, framing::json::Value};
+use crate::{
+    clock::Nanos,
+    framing::json::{Value, Want},
+};
 
 /// Durations by the provider's own clock. What it does not say stays absent.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -18,6 +24,31 @@ pub struct Reported {
     pub total: Option<Nanos>,
     /// `ttft` comes from a header, which was fixed before the first byte: it compares with the head, not with the output.
     pub ttft_of_head: bool,
+}
+
+impl Reported {
+    /// Each of its times, or where it has none that of `other`.
+    pub(super) fn or(self, other: Self) -> Self {
+        Self {
+            queue: self.queue.or(other.queue),
+            prefill: self.prefill.or(other.prefill),
+            decode: self.decode.or(other.decode),
+            ttft: self.ttft.or(other.ttft),
+            total: self.total.or(other.total),
+            ttft_of_head: if self.ttft.is_some() { self.ttft_of_head } else { other.ttft_of_head },
+        }
+    }
+
+    /// By their names in metrics and records.
+    pub const fn named(&self) -> [(&'static str, Option<Nanos>); 5] {
+        [
+            ("queue", self.queue),
+            ("prefill", self.prefill),
+            ("decode", self.decode),
+            ("ttft", self.ttft),
+            ("total", self.total),
+        ]
+    }
 }
 
 /// What a stated time is of.
@@ -37,16 +68,31 @@ pub(super) enum Phase {
 pub(super) enum Unit {
     Seconds,
     Millis,
-    Micros,
     Nanos,
 }
 
 const PHASES: usize = 6;
-const UNITS: u8 = 4;
+const UNITS: u8 = 3;
 
 /// The field of a tree that holds this time in this unit (of [`crate::framing::json::Want::Count`]).
 pub(super) const fn time(phase: Phase, unit: Unit) -> u8 {
     TIME + phase as u8 * UNITS + unit as u8
+}
+
+/// A stated time: the name of its field, what it is of, its unit.
+pub(super) type Stated = (&'static str, Phase, Unit);
+
+/// vLLM, with metrics per request: its TTFT begins when the request is scheduled.
+pub(super) const VLLM: [Stated; 3] = [
+    ("queue_time_ms", Phase::Queue, Unit::Millis),
+    ("time_to_first_token_ms", Phase::TtftBehindQueue, Unit::Millis),
+    ("generation_time_ms", Phase::Decode, Unit::Millis),
+];
+
+/// Fields for a tree: these times, at each of these places.
+pub(super) fn times(places: &[&str], stated: &[Stated]) -> Vec<(String, u8, Want)> {
+    let field = |place: &str, (name, phase, unit): Stated| (format!("{place}.{name}"), time(phase, unit), Want::Count);
+    places.iter().flat_map(|place| stated.iter().map(move |stated| field(place, *stated))).collect()
 }
 
 /// The last value of each stated time.
@@ -58,8 +104,17 @@ impl Times {
     pub(super) fn take(&mut self, field: u8, value: Value<'_>) {
         let (Value::Number(text) | Value::Text(text)) = value else { return };
         let place = field - TIME;
-        let unit = [1e9, 1e6, 1e3, 1.0][usize::from(place % UNITS)];
-        if let (Some(slot), Some(nanos)) = (self.0.get_mut(usize::from(place / UNITS)), nanos(text, unit)) {
+        self.set(usize::from(place / UNITS), usize::from(place % UNITS), text);
+    }
+
+    /// Takes a time that is no field: of a header.
+    pub(super) fn state(&mut self, phase: Phase, unit: Unit, text: &[u8]) {
+        self.set(phase as usize, unit as usize, text);
+    }
+
+    fn set(&mut self, phase: usize, unit: usize, text: &[u8]) {
+        const NANOS: [f64; UNITS as usize] = [1e9, 1e6, 1.0];
+        if let (Some(slot), Some(nanos)) = (self.0.get_mut(phase), nanos(text, NANOS[unit])) {
             *slot = Some(nanos);
         }
     }
@@ -100,7 +155,7 @@ mod tests {
         let mut times = Times::default();
         take(&mut times, Phase::Queue, Unit::Seconds, "0.25");
         take(&mut times, Phase::Prefill, Unit::Millis, "1.5");
-        take(&mut times, Phase::Decode, Unit::Micros, "7");
+        take(&mut times, Phase::Decode, Unit::Millis, "0.007");
         take(&mut times, Phase::Total, Unit::Nanos, "12");
         let reported = times.reported();
         assert_eq!(reported.queue, Some(Nanos(250_000_000)));

@@ -4,8 +4,10 @@ use std::sync::Arc;
 
 use super::family::{Desc, Exposed};
 
-/// Models per upstream the budget is laid out for: ten, the folded ones and requests that name none.
-const MODELS: usize = 12;
+/// Models per upstream the budget is laid out for.
+const NAMED: usize = 10;
+/// The same with the folded ones and requests that name none.
+const MODELS: usize = NAMED + 2;
 /// Lines of the process metrics.
 const PROCESS_LINES: usize = 7;
 
@@ -48,7 +50,11 @@ pub fn split(families: &[Arc<dyn Exposed>], plan: Plan) {
             (true, true) => full(desc) * (available - fixed) / modelled,
             (false, _) => full(desc) * available / (fixed + modelled),
         };
-        let children = share / desc.lines();
-        family.limit(if desc.labels.is_empty() { 1 } else { children });
+        let children = if desc.labels.is_empty() { 1 } else { share / desc.lines() };
+        // A sixteenth is kept for what is folded, but not at the cost of models that would else fit in full.
+        let sixteenth = children.div_ceil(16);
+        let named = plan.upstreams.max(1) * NAMED * desc.cells;
+        let spare = children.checked_sub(named).filter(|spare| by_model(desc) && *spare > 0);
+        family.limit(children, sixteenth.min(spare.unwrap_or(sixteenth)));
     }
 }

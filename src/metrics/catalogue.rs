@@ -2,6 +2,9 @@
 //!
 //! Families whose marks nothing feeds yet are not here: a family without a source would be exposed as a false zero.
 
+#[cfg(test)]
+mod tests;
+
 use std::sync::Arc;
 
 use prometheus::{IntCounter, IntGauge};
@@ -15,6 +18,9 @@ use super::{
 
 /// Upstream and requested model.
 const P: &[&str] = &["upstream", "model"];
+
+/// A provider names its limits in one of their spellings; the longest, per minute, hour and day, has six.
+const RATE_LIMITS: usize = 6;
 
 type Counters = Arc<Family<IntCounter>>;
 type Gauges = Arc<Family<IntGauge>>;
@@ -62,6 +68,10 @@ pub struct Catalogue {
     pub no_usage: Counters,
     pub no_output: Counters,
     pub hidden_reasoning: Counters,
+    pub server_reported: Histograms,
+    pub paired_ttft: Histograms,
+    pub ratelimit_limit: Gauges,
+    pub ratelimit_remaining: Gauges,
     pub workload_ttft: Histograms,
     pub workload_output_speed: Histograms,
     pub workload_duration: Histograms,
@@ -407,6 +417,47 @@ impl Catalogue {
                 "Streams whose usage counts reasoning tokens that were never seen: events and tokens don't compare.",
                 P,
             ))?,
+            server_reported: list.add(
+                Desc::new(
+                    "streamgauge_server_reported_seconds",
+                    "What the provider says of its own time, by its own clock. queue: from the request's arrival there to \
+                     the beginning of work; prefill: work on the prompt; decode: work on the output; ttft: from the \
+                     arrival to the first token (of streams that say it in their head: to the head); total: the whole \
+                     call, as it has it.",
+                    &["upstream", "model", "phase"],
+                )
+                .seconds()
+                .bounds(SMALL)
+                .cells(5),
+            )?,
+            paired_ttft: list.add(
+                Desc::new(
+                    "streamgauge_paired_ttft_seconds",
+                    "TTFT of exchanges that have both sides of it. gateway: from the request's departure to the arrival of \
+                     the first output event; server: from the request's arrival there to the first token, as the provider \
+                     says. The sums' difference is the network and what the provider does not account for.",
+                    &["upstream", "model", "side"],
+                )
+                .seconds()
+                .bounds(COARSE)
+                .cells(2),
+            )?,
+            ratelimit_limit: list.add(
+                Desc::new(
+                    "streamgauge_ratelimit_limit",
+                    "The provider's limit as its newest response head states it, by what it limits.",
+                    &["upstream", "model", "kind"],
+                )
+                .cells(RATE_LIMITS),
+            )?,
+            ratelimit_remaining: list.add(
+                Desc::new(
+                    "streamgauge_ratelimit_remaining",
+                    "What is left of the provider's limit, as its newest response head states it, by what it limits.",
+                    &["upstream", "model", "kind"],
+                )
+                .cells(RATE_LIMITS),
+            )?,
             workload_ttft: list.add(
                 Desc::new(
                     "streamgauge_workload_ttft_seconds",
@@ -498,63 +549,5 @@ impl List {
     fn take<C: Cell>(&mut self, family: Arc<Family<C>>) -> Arc<Family<C>> {
         self.families.push(family.clone());
         family
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::fmt::Write as _;
-
-    use super::*;
-    use crate::metrics::family::{Kind, Unit};
-
-    const PLAN: Plan = Plan { max_series: 32_000, upstreams: 3, deadlines: 3, workloads: 2 };
-
-    /// One family per paragraph: whatever a dashboard or an alert can depend on.
-    #[test]
-    fn the_catalogue_is_what_was_promised() {
-        let catalogue = Catalogue::new(PLAN).unwrap();
-        let mut text = String::new();
-        for family in catalogue.families() {
-            let Desc { name, help, labels, bounds, exemplars, unit, .. } = family.desc();
-            let kind = family.kind().as_str();
-            let exemplars = if *exemplars { " exemplars" } else { "" };
-            writeln!(text, "{name} {kind} {unit:?}{exemplars}").unwrap();
-            writeln!(text, "  labels {labels:?}\n  bounds {bounds:?}\n  {help}\n").unwrap();
-        }
-        insta::assert_snapshot!(text);
-    }
-
-    #[test]
-    fn names_units_and_bounds_agree() {
-        let catalogue = Catalogue::new(PLAN).unwrap();
-        let mut names = std::collections::BTreeSet::new();
-        for family in catalogue.families() {
-            let desc = family.desc();
-            let counted = desc.name.strip_suffix("_total");
-            assert!(names.insert(desc.name), "{} is there twice", desc.name);
-            assert_eq!(counted.is_some(), family.kind() == Kind::Counter, "{}", desc.name);
-            let unit = match counted.unwrap_or(desc.name) {
-                name if name.ends_with("_tokens_per_second") => Unit::TokensPerSecond,
-                name if name.ends_with("_seconds") => Unit::Seconds,
-                _ => Unit::One,
-            };
-            assert_eq!(desc.unit, unit, "{}", desc.name);
-            assert_eq!(desc.bounds.is_empty(), family.kind() != Kind::Histogram, "{}", desc.name);
-            assert!(desc.bounds.is_sorted_by(|a, b| a < b), "{}", desc.name);
-        }
-    }
-
-    #[test]
-    fn histograms_of_spans_name_both_ends() {
-        for family in Catalogue::new(PLAN).unwrap().families() {
-            let Desc { name, help, .. } = family.desc();
-            let words: Vec<_> = help.split([' ', ',', ':']).map(str::to_lowercase).collect();
-            let both = words
-                .iter()
-                .position(|word| word == "from")
-                .is_some_and(|from| words[from..].iter().any(|word| word == "to"));
-            assert!(family.kind() != Kind::Histogram || both, "{name}: {help}");
-        }
     }
 }

@@ -197,6 +197,8 @@ pub struct Family<C> {
     scale: Arc<Scale>,
     children: RwLock<BTreeMap<Box<str>, C>>,
     limit: AtomicUsize,
+    /// How many of them are kept for what is folded.
+    kept: AtomicUsize,
     overflow: IntCounter,
     /// Takes what there is no room for even folded, and is never exposed.
     unseen: C,
@@ -210,8 +212,8 @@ impl<C: Cell> Family<C> {
     pub fn new(desc: Desc, overflow: &IntCounter) -> prometheus::Result<Self> {
         let scale = Arc::new(desc.scale());
         let unseen = C::create(&desc, &scale)?;
-        let (children, limit) = (RwLock::default(), AtomicUsize::new(usize::MAX));
-        Ok(Self { desc, scale, children, limit, overflow: overflow.clone(), unseen })
+        let (limit, kept) = (AtomicUsize::new(usize::MAX), AtomicUsize::new(0));
+        Ok(Self { desc, scale, children: RwLock::default(), limit, kept, overflow: overflow.clone(), unseen })
     }
 
     /// The child with these label values, made if there is none, folded if there is no room. Takes a lock: hold what it
@@ -223,13 +225,12 @@ impl<C: Cell> Family<C> {
         }
         let mut children = self.children.write().unwrap_or_else(PoisonError::into_inner);
         let limit = self.limit.load(Relaxed);
-        // Of families that can grow a sixteenth is kept for children folded by model alone, one for those folded
-        // altogether.
+        // Some of families that can grow is kept for children folded by model alone, one for those folded altogether.
         let folded = self.folded(values, |label| label == "model");
         let kept = match self.desc.labels {
             labels if !labels.contains(&"upstream") => 0,
             _ if key == folded => 1,
-            _ => limit.div_ceil(16),
+            _ => self.kept.load(Relaxed),
         };
         let room = limit.saturating_sub(kept);
         if let Some(cell) = self.admit(&mut children, key, room) {
@@ -266,8 +267,8 @@ pub trait Exposed: Send + Sync + std::fmt::Debug {
     fn desc(&self) -> &Desc;
     /// Its type.
     fn kind(&self) -> Kind;
-    /// Bounds the number of its children from now on.
-    fn limit(&self, children: usize);
+    /// Bounds the number of its children from now on; so many of them are `kept` for what is folded.
+    fn limit(&self, children: usize, kept: usize);
     /// Its children in the order of their label text.
     fn samples(&self) -> Vec<(Box<str>, Sample)>;
 }
@@ -281,8 +282,9 @@ impl<C: Cell> Exposed for Family<C> {
         C::KIND
     }
 
-    fn limit(&self, children: usize) {
+    fn limit(&self, children: usize, kept: usize) {
         self.limit.store(children, Relaxed);
+        self.kept.store(kept, Relaxed);
     }
 
     fn samples(&self) -> Vec<(Box<str>, Sample)> {
@@ -345,7 +347,7 @@ mod tests {
     fn family(desc: Desc, limit: usize) -> (Family<IntCounter>, IntCounter) {
         let overflow = IntCounter::new("overflow", "Folded.").unwrap();
         let family = Family::new(desc, &overflow).unwrap();
-        family.limit(limit);
+        family.limit(limit, limit.div_ceil(16));
         (family, overflow)
     }
 

@@ -245,3 +245,31 @@ proptest::proptest! {
         proptest::prop_assert_eq!(back, u128::from(value));
     }
 }
+
+#[test]
+fn outside_server_is_what_the_provider_does_not_account_for() {
+    let mut observation = stream();
+    assert_eq!(observation.outside_server(), None, "it says nothing");
+    observation.facts.reported.ttft = Some(ms(180));
+    assert_eq!(observation.paired_ttft(), Some((ms(250), ms(180))));
+    assert_eq!(observation.outside_server(), Some(ms(70)));
+    observation.facts.reported.ttft = Some(ms(900));
+    assert_eq!(observation.outside_server(), Some(Nanos::ZERO), "two clocks, and never negative");
+
+    let reasons: [(&str, Cause); 6] = [
+        ("hidden reasoning", |o| o.facts.usage.reasoning = Some(40)),
+        ("summarised reasoning", |o| o.facts.summarised_reasoning = true),
+        ("of the head", |o| o.facts.reported.ttft_of_head = true),
+        ("no output", |o| o.timeline.first_output = None),
+        ("not a stream", |o| o.stream = false),
+        ("a tunnel", |o| o.endpoint = Endpoint::Tunnel),
+    ];
+    for (reason, cause) in reasons {
+        let mut observation = observation.clone();
+        cause(&mut observation);
+        assert_eq!((observation.paired_ttft(), observation.outside_server()), (None, None), "{reason}");
+    }
+    observation.facts.usage.reasoning = Some(40);
+    observation.reasoning_seen = true;
+    assert!(observation.outside_server().is_some(), "reasoning that is seen is the first output of both");
+}

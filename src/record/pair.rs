@@ -10,7 +10,7 @@ use prometheus::{IntCounter, IntGauge};
 use super::room::{Room, Waiting};
 use crate::{
     clock::{Nanos, Stamp},
-    dialect::{Dialect, Endpoint, ObserverOff},
+    dialect::{Dialect, Endpoint, ObserverOff, RateLimit, Reported},
     metrics::{
         Catalogue, Child, Exemplar, Histogram,
         family::{Cell, Family, NONE, OTHER},
@@ -98,6 +98,9 @@ pub struct Pair {
     no_usage: Child<IntCounter>,
     no_output: Child<IntCounter>,
     hidden_reasoning: Child<IntCounter>,
+    server_reported: [Child<Histogram>; 5],
+    /// The gateway's side, the server's.
+    paired_ttft: [Child<Histogram>; 2],
 }
 
 impl UpstreamHandles {
@@ -249,6 +252,8 @@ impl Pair {
             no_usage: Child::of(&c.no_usage, &p),
             no_output: Child::of(&c.no_output, &p),
             hidden_reasoning: Child::of(&c.hidden_reasoning, &p),
+            server_reported: by(&c.server_reported, p, Reported::default().named().map(|(phase, _)| phase)),
+            paired_ttft: by(&c.paired_ttft, p, ["gateway", "server"]),
         }
     }
 
@@ -348,6 +353,16 @@ impl Pair {
         observe(&self.duration[usize::from(observation.outcome == Outcome::Complete)], marks.duration());
         observe(&self.client_duration, observation.client_duration());
         observe(&self.cells.overhead_request, observation.overhead_request());
+
+        let answered = observation.status.is_some_and(|status| (200..300).contains(&status));
+        for (cell, (_, span)) in self.server_reported.iter().zip(observation.facts.reported.named()) {
+            // The time a provider took to say no is not the time it takes to answer.
+            observe(cell, span.filter(|_| answered));
+        }
+        if let Some((gateway, server)) = observation.paired_ttft() {
+            observe(&self.paired_ttft[0], Some(gateway));
+            observe(&self.paired_ttft[1], Some(server));
+        }
 
         let speed = observation.output_speed().and_then(|speed| finite(speed, measurements_dropped));
         if let Some(speed) = speed {
@@ -457,6 +472,19 @@ impl Pair {
     /// `overhead_seconds{phase="event"}`.
     pub fn overhead_event(&self, span: Nanos) {
         self.cells.overhead_event.get().observe(span.0);
+    }
+
+    /// `ratelimit_limit` and `ratelimit_remaining`: what a response's head states. The newest stands. Once per exchange.
+    pub fn rate_limits(&self, stated: &[RateLimit]) {
+        let c = &self.shared.catalogue;
+        for limit in stated {
+            let labels = [&*self.upstream, &*self.model, limit.kind.as_str()];
+            for (family, value) in [(&c.ratelimit_limit, limit.limit), (&c.ratelimit_remaining, limit.remaining)] {
+                if let Some(value) = value {
+                    family.child(&labels).set(i64::try_from(value).unwrap_or(i64::MAX));
+                }
+            }
+        }
     }
 
     /// `bytes_total{direction="response"}`: bytes that came outside of body frames, through a tunnel.

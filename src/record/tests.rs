@@ -1,3 +1,4 @@
+mod reported;
 mod series;
 
 use std::{sync::Arc, time::Duration};

@@ -5,11 +5,11 @@ use std::{collections::BTreeSet, fmt::Write as _, fs};
 use streamgauge::{
     clock::Clock,
     config::{Config, Overrides},
-    dialect::Endpoint,
+    dialect::{Endpoint, Reported, limits::Kind},
     metrics::{
         Catalogue, Plan,
         bounds::{CADENCE, COARSE, DURATION, FINE, LOAD, MAX_GAP, OVERHEAD, SMALL, SPEED},
-        family::{Desc, Exposed, Kind, Unit},
+        family::{self, Desc, Exposed, Unit},
     },
     observation::{Outcome, STAGES, input_class, load_class, output_class},
     record::Recorder,
@@ -50,14 +50,14 @@ it. The marks and formulas behind these numbers are in [numbers.md](numbers.md);
 /// The sets of bounds, by the name the sections use.
 const BOUNDS: [(&str, &str, &[f64]); 9] = [
     ("fine", "TTFT", FINE),
-    ("coarse", "slices of TTFT, first bytes", COARSE),
+    ("coarse", "slices and pairs of TTFT, first bytes", COARSE),
     ("load", "slices by load", LOAD),
     ("cadence", "gaps, time per token", CADENCE),
     ("max gap", "the longest gap of an exchange", MAX_GAP),
     ("speed", "in tokens per second", SPEED),
     ("duration", "whole exchanges", DURATION),
     ("overhead", "the gauge's own time", OVERHEAD),
-    ("small", "connections", SMALL),
+    ("small", "connections, providers' own times", SMALL),
 ];
 
 const AS_TTFT: &str = "streams without an output event; whatever is not a stream, or is not read.";
@@ -68,7 +68,7 @@ const WORKLOAD: &str = "exchanges that are not complete, or fit no declared work
 type Notes = &'static [(&'static str, &'static str)];
 
 /// The families in the catalogue's order, by subject: what is left out of each.
-const NOTES: [(&str, Notes); 9] = [
+const NOTES: [(&str, Notes); 10] = [
     (
         "Requests and load",
         &[
@@ -154,6 +154,22 @@ const NOTES: [(&str, Notes); 9] = [
         ],
     ),
     (
+        "What the provider says of itself",
+        &[
+            (
+                "server_reported_seconds",
+                "what it does not say; answers with a status that is no 2xx. See [numbers.md](numbers.md#what-the-provider-says-of-itself).",
+            ),
+            (
+                "paired_ttft_seconds",
+                "as TTFT; providers that state no TTFT, or state it in a stream's head; hidden or summarised reasoning, whose \
+                 first token is not the first that is seen.",
+            ),
+            ("ratelimit_limit", "what response heads do not state."),
+            ("ratelimit_remaining", "as `streamgauge_ratelimit_limit`."),
+        ],
+    ),
+    (
         "Declared workloads",
         &[
             ("workload_ttft_seconds", WORKLOAD),
@@ -225,7 +241,7 @@ fn describe(page: &mut String, family: &dyn Exposed, left_out: &str, exposition:
         Unit::TokensPerSecond => "tokens per second",
     };
     let mut facts = vec![family.kind().as_str().to_owned(), unit.to_owned()];
-    if family.kind() == Kind::Histogram {
+    if family.kind() == family::Kind::Histogram {
         let (bounds, ..) = BOUNDS.iter().find(|(_, _, known)| known == bounds).unwrap();
         facts.push(format!("bounds: [{bounds}](#bounds)"));
     }
@@ -247,6 +263,9 @@ fn labelled(family: &str, label: &str, exposition: &str) -> String {
         "deadline" => return "`deadline`: the configured ones, in seconds (`0.3`, `0.6`, `1` unless set)".to_owned(),
         "workload" => return "`workload`: the declared ones".to_owned(),
         "version" => return "`version`: the program's".to_owned(),
+        "kind" => owned(Kind::ALL.map(Kind::as_str)),
+        "phase" if family.contains("server_reported") => owned(Reported::default().named().map(|(phase, _)| phase)),
+        "side" if family.contains("paired") => owned(["gateway", "server"]),
         "outcome" => owned(Outcome::ALL.map(Outcome::as_str)),
         "endpoint" => owned(ENDPOINTS.map(Endpoint::as_str)),
         "stage" => owned(STAGES),

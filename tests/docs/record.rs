@@ -10,6 +10,7 @@ use serde_json::Value;
 use streamgauge::{
     access_log::record_json,
     clock::{Nanos, Stamp},
+    dialect::{RateLimit, Reported, limits::Kind},
     observation::{EventOverhead, ExchangeId, Limit, Observation, Outcome, STAGES},
     timeline::{Interval, Timeline},
 };
@@ -46,6 +47,16 @@ fn full() -> Observation {
     (usage.input, usage.cached, usage.cache_write) = (Some(10), Some(5), Some(1));
     (usage.output, usage.reasoning) = (Some(20), Some(2));
     usage.raw = vec![("prompt_tokens", 10)];
+    full.facts.reported = Reported {
+        queue: Some(Nanos(1)),
+        prefill: Some(Nanos(2)),
+        decode: Some(Nanos(3)),
+        ttft: Some(Nanos(4)),
+        total: Some(Nanos(5)),
+        ttft_of_head: false,
+    };
+    let (limit, remaining, reset) = (Some(10), Some(9), Some(Nanos(6)));
+    full.rate_limits = vec![RateLimit { kind: Kind::Requests, limit, remaining, reset }];
     full.reasoning_seen = true;
     full.event_overhead = EventOverhead { count: 3, sum: Nanos(300), max: Nanos(200) };
     full.connection.reused = Some(false);
@@ -86,11 +97,15 @@ fn record_md_has_every_key_in_the_records_order() {
     assert!(unknown.is_empty(), "never in a record here: {unknown:?}");
 }
 
-/// Every key; those of inner objects as `outer.inner`, but for the provider's own.
+/// Every key; those of inner objects as `outer.inner`, but for the provider's own. The limits' are by kind.
 fn keys(record: &Value) -> BTreeSet<String> {
     let mut keys = BTreeSet::new();
     for (key, value) in record.as_object().unwrap() {
         match value.as_object() {
+            Some(kinds) if key == "rate_limits" => {
+                let inner = kinds.values().filter_map(Value::as_object).flat_map(|limit| limit.keys());
+                keys.extend(inner.map(|leaf| format!("{key}.*.{leaf}")));
+            }
             Some(inner) if key != "usage_raw" => keys.extend(inner.keys().map(|leaf| format!("{key}.{leaf}"))),
             _ => {
                 keys.insert(key.clone());

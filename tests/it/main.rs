@@ -15,6 +15,7 @@ mod floors;
 mod marks;
 mod outcomes;
 mod pool;
+mod reported;
 mod shutdown;
 mod stages;
 mod support;

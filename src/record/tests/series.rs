@@ -1,6 +1,7 @@
 //! How many series there can be.
 
 use super::*;
+use crate::dialect::{RateLimit, limits::Kind};
 
 fn lines(text: &str) -> usize {
     text.lines().filter(|line| !line.starts_with('#')).count()
@@ -22,6 +23,15 @@ pub(super) fn fill(recorder: &Recorder, handles: &Arc<UpstreamHandles>, model: &
     for load in [1, 2, 5, 9, 17, 65] {
         pair.ttft(ms(1), load, &exemplar);
     }
+    let windows = [
+        Kind::RequestsMinute,
+        Kind::RequestsHour,
+        Kind::RequestsDay,
+        Kind::TokensMinute,
+        Kind::TokensHour,
+        Kind::TokensDay,
+    ];
+    pair.rate_limits(&windows.map(|kind| RateLimit { kind, limit: Some(2), remaining: Some(1), reset: None }));
     for span in [ms(1), ms(5_000)] {
         let started = recorder.started(handles, &facts(model), at(1));
         started.sent(at(1));
@@ -39,6 +49,9 @@ pub(super) fn fill(recorder: &Recorder, handles: &Arc<UpstreamHandles>, model: &
         observation.request_bytes = 1;
         let waits = &mut observation.timeline.waits;
         (waits.client, waits.upstream, waits.client_stalls, waits.upstream_stalls) = (ms(1), ms(1), 1, 1);
+        let reported = &mut observation.facts.reported;
+        (reported.queue, reported.prefill, reported.decode) = (Some(ms(1)), Some(ms(1)), Some(ms(1)));
+        (reported.ttft, reported.total) = (Some(ms(2)), Some(ms(3)));
         recorder.finish(Some(handles), None, observation);
     }
     for endpoint in [Endpoint::Chat, Endpoint::Responses, Endpoint::Messages] {
@@ -85,6 +98,7 @@ fn three_upstreams_of_ten_models_with_every_cell_in_use_stay_under_the_bound_unf
         );
     }
     let count = lines(&text);
+    println!("{count} series");
     assert!(count < 32_000, "{count} series");
 }
 

@@ -5,6 +5,7 @@
 
 mod reading;
 mod replay;
+mod timings;
 
 use std::{
     collections::BTreeMap,
