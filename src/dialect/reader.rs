@@ -182,6 +182,26 @@ impl Reader {
         self.found(field, Value::Number(number));
     }
 
+    /// The event that just ended.
+    pub(super) const fn event(&self) -> &Event {
+        &self.event
+    }
+
+    /// What follows is of another reply.
+    pub(super) fn renew(&mut self) {
+        self.reply = Reply::default();
+    }
+
+    /// The model that was named, which is then forgotten.
+    pub(super) const fn take_model(&mut self) -> Option<String> {
+        self.reply.model.take()
+    }
+
+    /// The error that was named, which is then forgotten.
+    pub(super) const fn take_error(&mut self) -> Option<String> {
+        self.reply.error.take()
+    }
+
     pub(super) fn facts(&self) -> Facts {
         self.reply.facts((self.rules.usage)(&self.reply.counts))
     }

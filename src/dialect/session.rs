@@ -1,6 +1,27 @@
 //! Reads both directions of a WebSocket session: where its turns begin, what their events say, where they end.
+//!
+//! | dialect | a turn begins | and ends |
+//! |---|---|---|
+//! | OpenAI Responses | the client's `response.create` | `response.completed`, `.incomplete`, `.failed`, `error` |
+//! | Realtime | the client's `response.create`; what the provider heard, if it answers that by itself | `response.done`; an `error` that refuses it |
+//! | Gemini Live | the client's completed turn, end of activity, text, or answers to all tools that were called; what the provider says it heard | `turnComplete`; a call of tools that the model waits for |
+//!
+//! Realtime may have several responses under way: their ids tell their events apart. An `error` is of the oldest turn that
+//! nothing has answered, if it names that turn's message (or neither has a name) and not a buffer or a cancellation;
+//! any other one is no turn's, as the session goes on. What Realtime hears begins a turn only while its session detects
+//! turns and answers them; a `response.create` for what was heard opens no second one.
+//!
+//! A mark that finds the turn before it unanswered moves that turn's begin, where providers make one answer to both (Gemini
+//! Live) or may have found nothing to answer (what was heard): the time since an older mark would be nobody's.
+//!
+//! Gemini Live does not say when it heard speech end unless it is asked to: without that, and at the end of a stream of
+//! audio (of which nobody knows whether speech was in it), no turn begins, and the answer is [`Told::Unasked`].
 
-use super::{Dialect, Facts, ObserverOff, Signal};
+mod state;
+mod wish;
+
+use self::{state::State, wish::Wishes};
+use super::{Dialect, Facts, ObserverOff, Signal, reader::Reader};
 use crate::framing::websocket::{Deflate, Framer, Piece};
 
 /// What a message of the client's means.
@@ -11,6 +32,8 @@ pub enum Asked {
         /// The model as requested; absent if nobody said yet.
         model: Option<String>,
     },
+    /// The youngest turn, which nothing has answered, begins with this message instead.
+    Again,
     /// Anything else.
     Nothing,
 }
@@ -21,6 +44,8 @@ pub enum Asked {
 pub enum Told {
     /// The provider heard the client's speech end: a turn begins here, behind those that are open.
     Heard,
+    /// The youngest turn, begun by [`Self::Heard`], was not answered before more was heard: it begins here instead.
+    HeardAgain,
     /// An event of this turn.
     Event(usize, Signal),
     /// The last event of this turn, and what all of it said.
@@ -31,48 +56,80 @@ pub enum Told {
     Nothing,
 }
 
-/// Reads a session.
+/// Reads a session: both directions as their bytes pass, in the order they do.
+///
+/// Never fails: once the framing of one side is lost, three messages of the provider's in a row are unreadable, or more than
+/// eight turns are open, it reads no longer and says why.
 #[derive(Debug)]
 pub struct Session {
-    dialect: Dialect,
-    model: Option<String>,
     client: Framer,
+    wishes: Wishes,
     server: Framer,
-    off: Option<ObserverOff>,
+    reader: Reader,
+    state: State,
 }
 
 impl Session {
     /// A reader of a session of this dialect. `model` is what the request (its query) names; `client` and `server` are how
     /// the two directions compress ([`crate::framing::websocket::agreed`]).
     pub fn new(dialect: Dialect, model: Option<String>, client: Option<Deflate>, server: Option<Deflate>) -> Self {
-        Self { dialect, model, client: Framer::new(client), server: Framer::new(server), off: None }
+        Self {
+            client: Framer::new(client),
+            wishes: Wishes::default(),
+            server: Framer::new(server),
+            reader: Reader::new(dialect),
+            state: State::new(dialect, model),
+        }
     }
 
     /// Reads the client's next bytes; `asked` is called for each complete message, in order.
     pub fn client(&mut self, bytes: &[u8], asked: &mut impl FnMut(Asked)) {
-        self.client.read(bytes, &mut |piece| {
-            if piece == Piece::End {
-                asked(Asked::Nothing);
+        let Self { client, wishes, state, .. } = self;
+        if state.off().is_some() {
+            return;
+        }
+        client.read(bytes, &mut |piece| match piece {
+            Piece::Data(part) => wishes.data(part),
+            Piece::End => {
+                let wish = wishes.end();
+                if state.off().is_none() {
+                    asked(state.asked(wish));
+                }
             }
+            Piece::Close(_) => {}
         });
+        state.lose(client.lost());
     }
 
     /// Reads the provider's next bytes; `told` is called for each complete message, in order.
     pub fn server(&mut self, bytes: &[u8], told: &mut impl FnMut(Told)) {
-        self.server.read(bytes, &mut |piece| {
-            if piece == Piece::End {
-                told(Told::Nothing);
+        let Self { server, reader, state, .. } = self;
+        if state.off().is_some() {
+            return;
+        }
+        server.read(bytes, &mut |piece| match piece {
+            Piece::Data(part) => reader.data(part),
+            Piece::End => {
+                let read = reader.end(true);
+                if state.off().is_none() {
+                    told(state.told(read, reader));
+                }
             }
+            Piece::Close(_) => {}
         });
+        state.lose(server.lost());
     }
 
-    /// The model as requested, as far as it is known by now: what the request, the client or the session itself says.
+    /// The model as requested, as far as it is known by now: what the request or the client says, else the session.
     pub fn model(&self) -> Option<&str> {
-        self.model.as_deref()
+        self.state.model()
     }
 
     /// Why it no longer reads, if so.
     pub const fn off(&self) -> Option<ObserverOff> {
-        self.off
+        self.state.off()
     }
 }
+
+#[cfg(test)]
+mod tests;
