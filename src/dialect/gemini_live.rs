@@ -1,7 +1,8 @@
 //! Google's Live: one object per message over a WebSocket, of the Gemini API and of Vertex.
 //!
-//! What the model says comes as parts, its audio's transcript beside them. Usage may stand in any message. The end of a
-//! turn is `turnComplete`, also of one that was interrupted; what a message of tool calls ends, [`super::session`] knows.
+//! What the model says comes as parts, its audio's transcript beside them. Usage may stand in any message. The end of
+//! a turn is `turnComplete`, also of one that was interrupted; what a message of tool calls ends, [`super::session`]
+//! knows.
 
 use std::sync::LazyLock;
 
@@ -92,13 +93,12 @@ fn found(reply: &mut Reply, event: &mut Event, field: u8, value: Value<'_>) {
         THOUGHT => event.fill(IS_THOUGHT, value),
         AUDIO => event.add(Kinds::ANSWER | Kinds::AUDIO, value),
         TRANSCRIPT => event.add(Kinds::ANSWER, value),
-        CODE => event.add(Kinds::TOOL, value),
+        CODE | CALL_NAME => event.add(Kinds::TOOL, value),
         COMPLETE if value == Value::Bool(true) => event.kind |= IS_LAST,
         INTERRUPTED if value == Value::Bool(true) => {
             event.kind |= IS_INTERRUPTED;
             reply.finish(0, "interrupted".to_owned());
         }
-        COMPLETE | INTERRUPTED => {}
         REASON => {
             if let Some(reason) = name(value) {
                 reply.finish(1, reason);
@@ -108,13 +108,12 @@ fn found(reply: &mut Reply, event: &mut Event, field: u8, value: Value<'_>) {
             event.kind |= OF_TURN | IS_CALL;
             event.choices = event.choices.saturating_add(1);
         }
-        CALL_NAME => event.add(Kinds::TOOL, value),
         CANCELLED => {
             event.kind |= IS_CANCELLED;
             event.choices = event.choices.saturating_add(1);
         }
         VOICE if matches!(value, Value::Text(b"ACTIVITY_END" | b"VAD_SIGNAL_TYPE_EOS")) => event.kind |= IS_HEARD,
-        VOICE => {}
+        COMPLETE | INTERRUPTED | VOICE => {}
         COUNT.. => {
             event.kind |= OF_TURN;
             reply.take(event, field, value);
@@ -129,8 +128,8 @@ fn end(reply: &mut Reply, event: &mut Event) -> Signal {
     reply.end(event, event.output, event.kind & IS_LAST != 0)
 }
 
-/// The arithmetic: cached tokens are inside the prompt's, the results of tools beside it; thoughts come in addition to the
-/// response's tokens.
+/// The arithmetic: cached tokens are inside the prompt's, the results of tools beside it; thoughts come in addition
+/// to the response's tokens.
 fn arithmetic(counts: &Counts) -> Usage {
     let sum = |one, other| match (counts.at(one), counts.at(other)) {
         (Some(one), Some(other)) => Some(one.saturating_add(other)),

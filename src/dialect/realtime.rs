@@ -1,8 +1,8 @@
 //! OpenAI Realtime, also Azure's and xAI's: typed events over a WebSocket, under their old and their present names.
 //!
-//! A response's `*.delta`s are its output, everything else repeats them. `response.done` holds its usage and status; what
-//! other events have under these names (a transcription's usage, a failed tool list's error) is not the response's.
-//! [`super::session`] tells from the kind and the id of an event which response it is of.
+//! A response's `*.delta`s are its output, everything else repeats them. `response.done` holds its usage and status;
+//! what other events have under these names (a transcription's usage, a failed tool list's error) is not the
+//! response's. [`super::session`] tells from the kind and the id of an event which response it is of.
 
 use std::sync::LazyLock;
 
@@ -136,9 +136,8 @@ fn found(reply: &mut Reply, event: &mut Event, field: u8, value: Value<'_>) {
         DETECTION if value == Value::Null => event.part = event.part.max(WAITING),
         DETECTION => event.part = event.part.max(ANSWERING),
         ANSWERS if value == Value::Bool(false) => event.part = WAITING,
-        ANSWERS => {}
         SESSION_TYPE if value == Value::Text(b"transcription") => event.part = WAITING,
-        SESSION_TYPE => {}
+        ANSWERS | SESSION_TYPE => {}
         ERROR_CODE => {
             if let Value::Text(code) = value
                 && (code.starts_with(b"input_audio_buffer_") || code.starts_with(b"response_cancel_"))

@@ -1,18 +1,23 @@
 //! Reads both directions of a WebSocket session: where its turns begin, what their events say, where they end.
 //!
-//! | dialect | a turn begins | and ends |
-//! |---|---|---|
-//! | OpenAI Responses | the client's `response.create` | `response.completed`, `.incomplete`, `.failed`, `error` |
-//! | Realtime | the client's `response.create`; what the provider heard, if it answers that by itself | `response.done`; an `error` that refuses it |
-//! | Gemini Live | the client's completed turn, end of activity, text, or answers to all tools that were called; what the provider says it heard | `turnComplete`; a call of tools that the model waits for |
+//! * OpenAI Responses: a turn begins with the client's `response.create` and ends with `response.completed`,
+//!   `.incomplete`, `.failed` or `error`.
+//! * Realtime: it begins with the client's `response.create`, or with what the provider heard if it answers that by
+//!   itself (`speech_stopped`, `committed`); it ends with `response.done`, or an `error` that refuses it.
+//! * Gemini Live: it begins with the client's completed turn (`turnComplete: true`; absent is false), end of activity
+//!   or text, with the answers to all tools that were called, or with speech that the provider says it heard; it ends
+//!   with `turnComplete`, also if it was interrupted, or with a call of tools that the model waits for. Usage that
+//!   comes behind that is lost; that of a turn begun by answers to tools covers the calls too.
 //!
-//! Realtime may have several responses under way: their ids tell their events apart. An `error` is of the oldest turn that
-//! nothing has answered, if it names that turn's message (or neither has a name) and not a buffer or a cancellation;
-//! any other one is no turn's, as the session goes on. What Realtime hears begins a turn only while its session detects
-//! turns and answers them; a `response.create` for what was heard opens no second one.
+//! Realtime may have several responses under way (`conversation: "none"`): their ids tell their events apart. An
+//! `error` is of the oldest turn that nothing has answered, if it names that turn's message (or neither has a name)
+//! and not a buffer or a cancellation; any other one is no turn's, as the session goes on. What Realtime hears begins
+//! a turn only while its session detects turns and answers them; a `response.create` for what was heard opens no
+//! second one.
 //!
-//! A mark that finds the turn before it unanswered moves that turn's begin, where providers make one answer to both (Gemini
-//! Live) or may have found nothing to answer (what was heard): the time since an older mark would be nobody's.
+//! A mark that finds the turn before it unanswered moves that turn's begin, where providers make one answer to both
+//! (Gemini Live) or may have found nothing to answer (what was heard): the time since an older mark would be
+//! nobody's.
 //!
 //! Gemini Live does not say when it heard speech end unless it is asked to: without that, and at the end of a stream of
 //! audio (of which nobody knows whether speech was in it), no turn begins, and the answer is [`Told::Unasked`].
@@ -58,8 +63,8 @@ pub enum Told {
 
 /// Reads a session: both directions as their bytes pass, in the order they do.
 ///
-/// Never fails: once the framing of one side is lost, three messages of the provider's in a row are unreadable, or more than
-/// eight turns are open, it reads no longer and says why.
+/// Never fails: once the framing of one side is lost, three messages of the provider's in a row are unreadable, or
+/// more than eight turns are open, it reads no longer and says why.
 #[derive(Debug)]
 pub struct Session {
     client: Framer,
@@ -70,8 +75,8 @@ pub struct Session {
 }
 
 impl Session {
-    /// A reader of a session of this dialect. `model` is what the request (its query) names; `client` and `server` are how
-    /// the two directions compress ([`crate::framing::websocket::agreed`]).
+    /// A reader of a session of this dialect. `model` is what the request (its query) names; `client` and `server`
+    /// are how the two directions compress ([`crate::framing::websocket::agreed`]).
     pub fn new(dialect: Dialect, model: Option<String>, client: Option<Deflate>, server: Option<Deflate>) -> Self {
         Self {
             client: Framer::new(client),

@@ -1,8 +1,8 @@
 //! WebSocket messages (RFC 6455) of one direction, in pieces: unmasked, defragmented, inflated (RFC 7692).
 //!
 //! Nothing of a message is held: what a read brings is given out with it, unmasked through a buffer on the stack. The
-//! frames themselves pass by untouched. Pings and pongs are passed over. Whether a direction has to mask is not checked:
-//! the peers do that.
+//! frames themselves pass by untouched. Pings and pongs are passed over. Whether a direction has to mask is not
+//! checked: the peers do that.
 //!
 //! A compressed direction costs 43 KiB (a window of 32 KiB and tables) from its first compressed message on; one that
 //! compresses each message by itself, only within such a message.
@@ -80,8 +80,8 @@ impl fmt::Display for UnknownExtension {
 
 impl std::error::Error for UnknownExtension {}
 
-/// What a response's `Sec-WebSocket-Extensions` (several lines joined by commas) means for the client's and the server's
-/// messages, in this order. Nothing is compressed without it.
+/// What a response's `Sec-WebSocket-Extensions` (several lines joined by commas) means for the client's and the
+/// server's messages, in this order. Nothing is compressed without it.
 ///
 /// # Errors
 ///
@@ -176,8 +176,8 @@ impl Framer {
         }
     }
 
-    /// Reads the next bytes; `piece` is called for all that they hold, in order. Behind a close, and once [`Self::lost`],
-    /// nothing more is given.
+    /// Reads the next bytes; `piece` is called for all that they hold, in order. Behind a close, and once
+    /// [`Self::lost`], nothing more is given.
     pub fn read(&mut self, mut bytes: &[u8], piece: &mut impl FnMut(Piece<'_>)) {
         while !bytes.is_empty() && !self.closed && self.lost.is_none() {
             let read = self.step(bytes, piece);
@@ -250,12 +250,11 @@ impl Framer {
 
     /// The head is whole.
     fn begin(&mut self) -> Result<(), Lost> {
-        let [first, second, rest @ ..] = self.head;
-        let [a, b, c, d, e, f, g, h, ..] = rest;
+        let [first, second, ..] = self.head;
         self.first = first;
         self.left = match second & !MASKED {
-            126 => u64::from(u16::from_be_bytes([a, b])),
-            127 => u64::from_be_bytes([a, b, c, d, e, f, g, h]),
+            126 => self.head[2..4].iter().fold(0, |len, byte| len << 8 | u64::from(*byte)),
+            127 => self.head[2..10].iter().fold(0, |len, byte| len << 8 | u64::from(*byte)),
             len => u64::from(len),
         };
         if self.left >> 63 != 0 {

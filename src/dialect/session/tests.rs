@@ -83,16 +83,11 @@ fn facts_word(facts: &Facts) -> String {
     let usage = &facts.usage;
     let count = |count: Option<u64>| count.map_or_else(|| "-".to_owned(), |count| count.to_string());
     let counts = [usage.input, usage.output, usage.reasoning, usage.cached].map(count).join("/");
-    let mut word = format!(" {counts}");
-    if !facts.finish_reasons.is_empty() {
-        word += &format!(" {}", facts.finish_reasons.join("|"));
-    }
-    if let Some(model) = &facts.response_model {
-        word += &format!(" by {model}");
-    }
-    if let Some(error) = &facts.error {
-        word += &format!(" failed: {error}");
-    }
+    let finish = Some(facts.finish_reasons.join("|")).filter(|finish| !finish.is_empty());
+    let model = facts.response_model.as_ref().map(|model| format!("by {model}"));
+    let error = facts.error.as_ref().map(|error| format!("failed: {error}"));
+    let words: Vec<_> = [Some(String::new()), Some(counts), finish, model, error].into_iter().flatten().collect();
+    let word = words.join(" ");
     assert_eq!(facts.ended, facts.error.is_none(), "{word}");
     word
 }
@@ -541,7 +536,7 @@ fn messages_may_be_binary_fragmented_huge_or_compressed() {
         .concat();
         let asked: Vec<_> = talk.asked(&bytes).iter().map(asked_word).collect();
         assert_eq!(asked, ["", "", "", "begins gem-1"]);
-        let told: Vec<_> = talk.told(&frame(0x82, AUDIO[1..].as_bytes())).iter().map(told_word).collect();
+        let told: Vec<_> = talk.told(&frame(0x82, &AUDIO.as_bytes()[1..])).iter().map(told_word).collect();
         assert_eq!(told, ["0 answer audio"]);
         assert_eq!(talk.session.off(), None);
     }

@@ -51,11 +51,11 @@ fn frame(first: u8, mask: Option<[u8; 4]>, payload: &[u8]) -> Vec<u8> {
     match u16::try_from(payload.len()) {
         Ok(len @ 0..126) => bytes.push(bit | len.to_be_bytes()[1]),
         Ok(len) => {
-            bytes.push(bit | 126);
+            bytes.push(bit | 0x7e);
             bytes.extend(len.to_be_bytes());
         }
         Err(_) => {
-            bytes.push(bit | 127);
+            bytes.push(bit | 0x7f);
             bytes.extend((payload.len() as u64).to_be_bytes());
         }
     }

@@ -67,8 +67,8 @@ fn frame(client: bool, text: &str) -> Vec<u8> {
     let mut bytes = vec![0x81];
     match u16::try_from(text.len()) {
         Ok(len @ 0..126) => bytes.push(bit | len.to_be_bytes()[1]),
-        Ok(len) => bytes.extend([&[bit | 126][..], &len.to_be_bytes()].concat()),
-        Err(_) => bytes.extend([&[bit | 127][..], &(text.len() as u64).to_be_bytes()].concat()),
+        Ok(len) => bytes.extend([&[bit | 0x7e][..], &len.to_be_bytes()].concat()),
+        Err(_) => bytes.extend([&[bit | 0x7f][..], &(text.len() as u64).to_be_bytes()].concat()),
     }
     if client {
         bytes.extend(MASK);
