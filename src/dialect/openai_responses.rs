@@ -31,7 +31,8 @@ const TOOL: u8 = 5;
 const ITEM: u8 = 6;
 const END: u8 = 7;
 const FAILED: u8 = 8;
-const FAULT: u8 = 9;
+/// An error event.
+pub(super) const FAULT: u8 = 9;
 
 /// [`Event::part`] of an item that is a call.
 const CALL: u8 = 1;

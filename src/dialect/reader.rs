@@ -204,6 +204,26 @@ impl Reader {
         self.reply.facts(usage, stream)
     }
 
+    /// The event that just ended.
+    pub(super) const fn event(&self) -> &Event {
+        &self.event
+    }
+
+    /// What follows is of another reply.
+    pub(super) fn renew(&mut self) {
+        self.reply = Reply::default();
+    }
+
+    /// The model that was named, which is then forgotten.
+    pub(super) const fn take_model(&mut self) -> Option<String> {
+        self.reply.model.take()
+    }
+
+    /// The error that was named, which is then forgotten.
+    pub(super) const fn take_error(&mut self) -> Option<String> {
+        self.reply.error.take()
+    }
+
     #[inline]
     fn open(&mut self) {
         self.open = true;

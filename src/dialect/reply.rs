@@ -97,6 +97,8 @@ pub(super) struct Event {
     pub(super) choices: u8,
     /// The present choice's index, once seen.
     pub(super) choice: Option<u32>,
+    /// Of which reply the event is, where several may be under way: [`id`] of its name, 0 if it does not say.
+    pub(super) id: u64,
 }
 
 impl Event {
@@ -312,6 +314,19 @@ pub(super) const fn is_something(value: Value<'_>) -> bool {
         Value::Filled | Value::Object | Value::Number(_) | Value::Bool(true) => true,
         Value::Text(text) => !text.is_empty(),
         _ => false,
+    }
+}
+
+/// A number for a name that tells replies of one connection apart; 0 is none.
+pub(super) fn id(value: Value<'_>) -> u64 {
+    match value {
+        Value::Text(text) if !text.is_empty() => {
+            // FNV-1a: a few bytes, and nothing to be won by a collision.
+            text.iter()
+                .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
+                | 1
+        }
+        _ => 0,
     }
 }
 

@@ -38,10 +38,7 @@ const BOMB_FROM: u64 = 16 << 20;
 /// Undoes one content coding.
 pub struct Inflater {
     coding: Coding,
-    /// Compressed bytes so far.
-    taken: u64,
-    /// Plain bytes so far.
-    given: u64,
+    growth: Growth,
 }
 
 /// Why a body can't be read on. Neither is undone by more bytes.
@@ -81,7 +78,7 @@ impl Inflater {
         } else {
             return None;
         };
-        Some(Self { coding, taken: 0, given: 0 })
+        Some(Self { coding, growth: Growth::new() })
     }
 
     /// Reads the next compressed bytes; `plain` is called with all that they hold, in order, at most 4 KiB at a time.
@@ -91,12 +88,11 @@ impl Inflater {
     /// There is nothing to be read after one. Which one it is does not hang on the split; how much was given out before
     /// it does, by up to a piece.
     pub fn read(&mut self, bytes: &[u8], plain: &mut impl FnMut(&[u8])) -> Result<(), Fault> {
-        let Self { coding, taken, given } = self;
-        *taken += bytes.len() as u64;
+        let Self { coding, growth } = self;
+        growth.take(bytes);
         let mut give = |piece: &[u8]| {
-            *given += piece.len() as u64;
             plain(piece);
-            if *given > BOMB_FROM && *given / BOMB_RATIO > *taken { Err(Fault::Overflow) } else { Ok(()) }
+            growth.give(piece)
         };
         let Some(&first) = bytes.first() else { return Ok(()) };
         let over = match coding {
@@ -142,11 +138,31 @@ impl fmt::Debug for Inflater {
             Coding::Zstd(..) => "zstd",
             Coding::Over => "over",
         };
-        f.debug_struct("Inflater")
-            .field("coding", &coding)
-            .field("taken", &self.taken)
-            .field("given", &self.given)
-            .finish()
+        f.debug_struct("Inflater").field("coding", &coding).field("growth", &self.growth).finish()
+    }
+}
+
+/// How much came out of how much: what grows beyond measure is given up.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Growth {
+    /// Compressed bytes so far.
+    taken: u64,
+    /// Plain bytes so far.
+    given: u64,
+}
+
+impl Growth {
+    pub(super) const fn new() -> Self {
+        Self { taken: 0, given: 0 }
+    }
+
+    pub(super) const fn take(&mut self, squeezed: &[u8]) {
+        self.taken += squeezed.len() as u64;
+    }
+
+    pub(super) const fn give(&mut self, plain: &[u8]) -> Result<(), Fault> {
+        self.given += plain.len() as u64;
+        if self.given > BOMB_FROM && self.given / BOMB_RATIO > self.taken { Err(Fault::Overflow) } else { Ok(()) }
     }
 }
 
@@ -279,7 +295,7 @@ impl Gzip {
 }
 
 /// Inflates until the bytes or the stream end. Returns how many were read, and whether the stream has ended.
-fn inflate(
+pub(super) fn inflate(
     decompress: &mut Decompress,
     bytes: &[u8],
     give: &mut impl FnMut(&[u8]) -> Result<(), Fault>,

@@ -5,6 +5,7 @@
 
 mod reading;
 mod replay;
+mod sessions;
 mod timings;
 
 use std::{
