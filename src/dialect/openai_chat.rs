@@ -34,7 +34,12 @@ const BARE_ERROR: u8 = 1;
 pub(super) static RULES: Rules = Rules { data: Data::Json, tree: LazyLock::new(asked), found, end, usage: arithmetic };
 
 fn asked() -> Tree {
-    let fields = [
+    tree(&fields(), usage::fields(&["usage", "x_groq.usage", "choices[].usage"]))
+}
+
+/// The fields asked for, but for counts. Bedrock asks for those of choices too, in its chunks.
+pub(super) fn fields() -> Vec<(&'static str, u8, Want)> {
+    vec![
         ("choices[]", CHOICE, Want::Whether),
         ("choices[].index", INDEX, Want::Value),
         ("choices[].finish_reason", FINISH, Want::Value),
@@ -68,13 +73,12 @@ fn asked() -> Tree {
         ("code", BARE_CODE, Want::Value),
         ("x_groq.error", ERROR, Want::Value),
         ("base_resp.status_code", STATUS_CODE, Want::Value),
-    ];
-    tree(&fields, usage::fields(&["usage", "x_groq.usage", "choices[].usage"]))
+    ]
 }
 
 /// Takes a field of the event.
 #[inline]
-fn found(reply: &mut Reply, event: &mut Event, field: u8, value: Value<'_>) {
+pub(super) fn found(reply: &mut Reply, event: &mut Event, field: u8, value: Value<'_>) {
     match field {
         ANSWER => event.add(Kinds::ANSWER, value),
         REASONING => event.add(Kinds::REASONING, value),

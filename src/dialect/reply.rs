@@ -44,6 +44,8 @@ pub(super) struct Reply {
     pub(super) ended: bool,
     pub(super) multi_choice: bool,
     pub(super) summarised: bool,
+    /// What of its output the dialect remembers to have come in parts: what repeats it as a whole is none.
+    pub(super) parts: u8,
 }
 
 /// One event (or plain document), as far as it was read.
