@@ -49,6 +49,7 @@ fn replies_are_read_alike_wherever_they_are_cut() {
 
 /// An AWS event stream of a message per line. A line is what a chunk's `bytes` hold; or behind `raw` the payload itself; or
 /// behind `exception` the exception's name and the payload.
+#[expect(clippy::unwrap_used, reason = "a fixture that is none fails its test")]
 fn messages(lines: &str) -> Vec<u8> {
     let header = |key: &str, value: &str| {
         let mut header = vec![u8::try_from(key.len()).unwrap()];

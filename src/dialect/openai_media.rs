@@ -133,3 +133,48 @@ fn kind(text: &[u8]) -> u8 {
         _ => 0,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use http::Response;
+
+    use super::*;
+    use crate::dialect::{Dialect, Observer};
+
+    fn observer(content_type: &str) -> Observer {
+        let head = Response::builder().header("content-type", content_type).body(()).unwrap().into_parts().0;
+        Observer::new(Dialect::OpenAiMedia, &head)
+    }
+
+    fn outputs(observer: &mut Observer, body: &str) -> Vec<Kinds> {
+        let mut outputs = Vec::new();
+        observer.read(body.as_bytes(), &mut |signal| outputs.push(signal.output));
+        outputs
+    }
+
+    #[test]
+    fn audio_is_told_from_its_transcript() {
+        let speech = "data: {\"type\":\"speech.audio.delta\",\"audio\":\"UklG\"}\n\n";
+        let transcript = "data: {\"type\":\"transcript.text.delta\",\"delta\":\"Hi\"}\n\n";
+        let mut observer = observer("text/event-stream");
+        assert_eq!(outputs(&mut observer, speech), [Kinds::ANSWER | Kinds::AUDIO]);
+        assert_eq!(outputs(&mut observer, transcript), [Kinds::ANSWER]);
+    }
+
+    #[test]
+    fn speech_that_is_no_stream_of_events_is_not_read() {
+        for content_type in ["audio/mpeg", "audio/pcm", "application/octet-stream"] {
+            let mut observer = observer(content_type);
+            assert_eq!(outputs(&mut observer, "data: {\"audio\":\"UklG\"}\n\n"), [], "{content_type}");
+            assert!(!observer.is_stream() && observer.off().is_none(), "{content_type}");
+        }
+    }
+
+    #[test]
+    fn seconds_are_counted_as_what_they_are() {
+        let mut observer = observer("application/json");
+        outputs(&mut observer, r#"{"text":"Hi","usage":{"type":"duration","seconds":4}}"#);
+        let usage = observer.facts().usage;
+        assert_eq!((usage.raw.as_slice(), usage.is_known()), (&[("seconds", 4)][..], false));
+    }
+}

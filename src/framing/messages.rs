@@ -3,6 +3,8 @@
 //! A message is `u32 length | u32 length of the headers | u32 CRC of these | headers | payload | u32 CRC of all before`.
 //! Of a message the beginning of its headers is held, nothing of its payload.
 
+use crc32fast::Hasher;
+
 use super::{Framed, sse::Piece};
 
 /// The longest message that is followed, as the protocol's own limit.
@@ -14,6 +16,7 @@ const HEADERS_LIMIT: u32 = 128 << 10;
 /// How many bytes of a message's headers are held: its type stands in the first hundred.
 const HELD: usize = 1024;
 
+/// The two lengths and their check.
 const PRELUDE: u32 = 12;
 const TRAILER: u32 = 4;
 
@@ -25,9 +28,10 @@ pub struct Framer {
     /// Its length, known behind the prelude.
     len: u32,
     headers: u32,
-    crc: Crc,
-    /// The number that is being read, first byte highest.
-    number: u32,
+    crc: Hasher,
+    prelude: [u8; PRELUDE as usize],
+    /// The check behind the payload as far as it was read, first byte highest.
+    check: u32,
     held: Vec<u8>,
     lost: bool,
 }
@@ -40,8 +44,7 @@ impl Framed for Framer {
             let headers_end = PRELUDE + self.headers;
             let payload_end = self.len.saturating_sub(TRAILER);
             if self.seen < PRELUDE {
-                self.prelude(rest[0]);
-                at += 1;
+                at += self.prelude(rest);
                 if self.seen == PRELUDE && self.headers == 0 {
                     self.end_headers(piece);
                 }
@@ -58,11 +61,11 @@ impl Framed for Framer {
                 piece(Piece::Data(part, at));
                 at += part.len();
             } else {
-                self.number = self.number << 8 | u32::from(rest[0]);
+                self.check = self.check << 8 | u32::from(rest[0]);
                 self.seen += 1;
                 at += 1;
                 if self.seen == self.len {
-                    self.lost = self.number != self.crc.value();
+                    self.lost = self.check != self.crc.clone().finalize();
                     if !self.lost {
                         *self = Self { held: std::mem::take(&mut self.held), ..Self::default() };
                         piece(Piece::End { data: true });
@@ -94,34 +97,30 @@ impl Framer {
         self.lost
     }
 
-    fn prelude(&mut self, byte: u8) {
-        self.seen += 1;
-        if self.seen <= 8 {
-            self.crc.add(&[byte]);
+    /// Reads of the message's beginning what is there, and returns how many bytes that was.
+    fn prelude(&mut self, bytes: &[u8]) -> usize {
+        let room = &mut self.prelude[self.seen as usize..];
+        let len = room.len().min(bytes.len());
+        room[..len].copy_from_slice(&bytes[..len]);
+        self.seen += taken(len);
+        if self.seen == PRELUDE {
+            let number = |at: usize| self.prelude[at..].first_chunk().map_or(0, |bytes| u32::from_be_bytes(*bytes));
+            (self.len, self.headers) = (number(0), number(4));
+            let fits =
+                self.headers <= HEADERS_LIMIT && (PRELUDE + self.headers + TRAILER..=MESSAGE_LIMIT).contains(&self.len);
+            self.lost = !fits || number(8) != crc32fast::hash(&self.prelude[..8]);
+            self.crc.update(&self.prelude);
+            self.held.clear();
         }
-        self.number = self.number << 8 | u32::from(byte);
-        match self.seen {
-            4 => self.len = self.number,
-            8 => self.headers = self.number,
-            PRELUDE => {
-                let fits = self.headers <= HEADERS_LIMIT
-                    && (PRELUDE + self.headers + TRAILER..=MESSAGE_LIMIT).contains(&self.len);
-                self.lost = !fits || self.number != self.crc.value();
-                self.crc.add(&self.number.to_be_bytes());
-                self.held.clear();
-            }
-            _ => {}
-        }
+        len
     }
 
     /// The bytes up to this place of the message.
     fn part<'a>(&mut self, bytes: &'a [u8], end: u32) -> &'a [u8] {
         let left = end - self.seen;
         let part = &bytes[..bytes.len().min(left as usize)];
-        self.crc.add(part);
-        #[expect(clippy::cast_possible_truncation, reason = "no more than what is left")]
-        let len = part.len() as u32;
-        self.seen += len;
+        self.crc.update(part);
+        self.seen += taken(part.len());
         part
     }
 
@@ -130,6 +129,12 @@ impl Framer {
             piece(Piece::Exception(name));
         }
     }
+}
+
+/// How many bytes of a message were taken at once.
+#[expect(clippy::cast_possible_truncation, reason = "no more than what is left of a message")]
+const fn taken(len: usize) -> u32 {
+    len as u32
 }
 
 /// What the headers call the exception that the message is; absent of any other.
@@ -168,43 +173,6 @@ fn header(bytes: &[u8]) -> Option<(&[u8], &[u8], &[u8])> {
     Some((key, value, rest))
 }
 
-/// CRC-32 as of IEEE 802.3.
-#[derive(Clone, Copy, Debug)]
-struct Crc(u32);
-
-impl Default for Crc {
-    fn default() -> Self {
-        Self(u32::MAX)
-    }
-}
-
-const TABLE: [u32; 256] = {
-    let mut table = [0; 256];
-    let mut index = 0;
-    while index < 256 {
-        #[expect(clippy::cast_possible_truncation, reason = "below 256")]
-        let mut value = index as u32;
-        let mut bit = 0;
-        while bit < 8 {
-            value = if value & 1 == 1 { value >> 1 ^ 0xedb8_8320 } else { value >> 1 };
-            bit += 1;
-        }
-        table[index] = value;
-        index += 1;
-    }
-    table
-};
-
-impl Crc {
-    fn add(&mut self, bytes: &[u8]) {
-        self.0 = bytes.iter().fold(self.0, |crc, byte| crc >> 8 ^ TABLE[usize::from(crc.to_le_bytes()[0] ^ byte)]);
-    }
-
-    const fn value(self) -> u32 {
-        !self.0
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -212,9 +180,7 @@ mod tests {
     use super::*;
 
     fn crc(bytes: &[u8]) -> u32 {
-        let mut crc = Crc::default();
-        crc.add(bytes);
-        crc.value()
+        crc32fast::hash(bytes)
     }
 
     fn message(headers: &[(&str, &str)], payload: &[u8]) -> Vec<u8> {

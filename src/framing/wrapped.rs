@@ -186,11 +186,11 @@ impl Group {
             self.padding += 1;
             return self.len >= 2 && self.len + self.padding <= 4;
         }
-        let value = VALUES[usize::from(char)];
+        let value = value(char);
         if value == NO_VALUE || self.padding > 0 {
             return false;
         }
-        self.bits = self.bits << 6 | u32::from(value);
+        self.bits = self.bits << 6 | value;
         self.len += 1;
         if self.len == 4 {
             inner(&self.bits.to_be_bytes()[1..]);
@@ -213,31 +213,38 @@ impl Group {
 }
 
 /// Whole groups up to the first that is none; what is left of the characters.
-fn blocks<'a>(mut chars: &'a [u8], inner: &mut impl FnMut(&[u8])) -> &'a [u8] {
-    loop {
-        let mut block = [0; BLOCK];
+fn blocks<'a>(chars: &'a [u8], inner: &mut impl FnMut(&[u8])) -> &'a [u8] {
+    let mut block = [0; BLOCK];
+    let (groups, _) = chars.as_chunks::<4>();
+    let mut read = 0;
+    for some in groups.chunks(BLOCK / 3) {
         let mut len = 0;
-        for (group, bytes) in chars.as_chunks::<4>().0.iter().zip(block.as_chunks_mut::<3>().0) {
-            let [a, b, c, d] = group.map(|char| VALUES[usize::from(char)]);
-            if (a | b | c | d) == NO_VALUE {
-                break;
-            }
-            let bits = u32::from(a) << 18 | u32::from(b) << 12 | u32::from(c) << 6 | u32::from(d);
-            bytes.copy_from_slice(&bits.to_be_bytes()[1..]);
-            len += 3;
+        for (group, bytes) in some.iter().zip(block.as_chunks_mut::<3>().0) {
+            let [a, b, c, d] = *group;
+            let bits = value(a) << 18 | value(b) << 12 | value(c) << 6 | value(d);
+            let [0, first, second, third] = bits.to_be_bytes() else { break };
+            *bytes = [first, second, third];
+            len += 1;
         }
-        if len == 0 {
-            return chars;
+        if len > 0 {
+            inner(&block[..len * 3]);
         }
-        inner(&block[..len]);
-        chars = &chars[len / 3 * 4..];
+        read += len;
+        if len < some.len() {
+            break;
+        }
     }
+    &chars[read * 4..]
 }
 
-/// What is no character of base64. All bits are set, so of several values together one shows.
-const NO_VALUE: u8 = u8::MAX;
+/// What is no character of base64. Its highest bits are set, and stay so wherever in a group it stands.
+const NO_VALUE: u32 = u32::MAX;
 
-const VALUES: [u8; 256] = {
+fn value(char: u8) -> u32 {
+    VALUES[usize::from(char)]
+}
+
+static VALUES: [u32; 256] = {
     let chars = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut values = [NO_VALUE; 256];
     let mut value = 0;
