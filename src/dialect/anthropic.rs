@@ -71,6 +71,9 @@ pub(super) fn fields() -> Vec<(&'static str, u8, Want)> {
         ("error", ERROR, Want::Value),
         ("error.type", ERROR_TYPE, Want::Value),
         ("error.code", ERROR_CODE, Want::Value),
+        // Vertex wraps what it refuses in an array.
+        ("[].error", ERROR, Want::Value),
+        ("[].error.code", ERROR_CODE, Want::Value),
     ]
 }
 

@@ -180,8 +180,13 @@ fn arithmetic(counts: &Counts) -> Usage {
 
 #[cfg(test)]
 mod tests {
+    use http::Response;
+
     use super::*;
-    use crate::dialect::reply::TIME;
+    use crate::{
+        clock::Nanos,
+        dialect::{Dialect, Observer, Reported, reply::TIME},
+    };
 
     #[test]
     fn places_are_those_of_their_names() {
@@ -210,6 +215,15 @@ mod tests {
         assert_eq!(names(&WRITTEN), written);
         assert_eq!(names(&REASONED), reasoned);
         assert_eq!(NAMES[PROMPT], "prompt_tokens");
+    }
+
+    #[test]
+    fn the_first_byte_is_no_first_token() {
+        let head = Response::builder().header("content-type", "application/json").body(()).unwrap().into_parts().0;
+        let mut observer = Observer::new(Dialect::BedrockInvoke, &head);
+        let metrics = br#"{"amazon-bedrock-invocationMetrics":{"invocationLatency":1027,"firstByteLatency":20}}"#;
+        observer.read(metrics, &mut |_| {});
+        assert_eq!(observer.facts().reported, Reported { total: Some(Nanos(1_027_000_000)), ..Reported::default() });
     }
 
     #[test]

@@ -107,7 +107,10 @@ mod tests {
     use http::Response;
 
     use super::*;
-    use crate::dialect::{Dialect, Observer};
+    use crate::{
+        clock::Nanos,
+        dialect::{Dialect, Observer},
+    };
 
     #[test]
     fn places_are_those_of_their_names() {
@@ -126,6 +129,14 @@ mod tests {
         assert_eq!(names(&INPUTS), inputs);
         assert_eq!(names(&OUTPUTS), outputs);
         assert_eq!(NAMES[CACHED], "prompt_tokens_details.cached_tokens");
+    }
+
+    #[test]
+    fn what_ollama_took_is_said() {
+        let head = Response::builder().header("content-type", "application/json").body(()).unwrap().into_parts().0;
+        let mut observer = Observer::new(Dialect::Plain, &head);
+        observer.read(br#"{"embeddings":[[0.1]],"total_duration":14143917,"prompt_eval_count":8}"#, &mut |_| {});
+        assert_eq!(observer.facts().reported.total, Some(Nanos(14_143_917)));
     }
 
     #[test]
