@@ -1,11 +1,12 @@
 //! Small self-made replies of each dialect with the signals and facts they must give, cut at every place.
 //!
 //! A reply is `tests/dialects/<dialect>/<name>` with the ending `.sse`, `.ndjson`, `.array` or `.eventstream` (streams by their
-//! framing) or `.json` (a plain document). Its `.expected` says of each event what it was (`r` reasoning, `a` answer, `t` tool, `E`
+//! framing), `.chunks` (Bedrock's, written as [`messages`] says) or `.json` (a plain document). Its `.expected` says of each event what it was (`r` reasoning, `a` answer, `t` tool, `E`
 //! end, `!` error, `-` none of these), and what the reply said as a whole; a line that is not there means that it said nothing of the kind.
 
 use std::{fmt::Write, fs, path::Path};
 
+use base64::prelude::{BASE64_STANDARD, Engine};
 use http::Response;
 use streamgauge::dialect::{Dialect, Facts, Kinds, Observer, Signal};
 
@@ -20,11 +21,14 @@ fn replies_are_read_alike_wherever_they_are_cut() {
             let content_type = match path.extension().unwrap().to_str().unwrap() {
                 "sse" => "text/event-stream; charset=utf-8",
                 "ndjson" => "application/x-ndjson",
-                "eventstream" => "application/vnd.amazon.eventstream",
+                "eventstream" | "chunks" => "application/vnd.amazon.eventstream",
                 "json" | "array" => "application/json",
                 _ => continue,
             };
-            let body = fs::read(&path).unwrap();
+            let mut body = fs::read(&path).unwrap();
+            if path.extension().unwrap() == "chunks" {
+                body = messages(&String::from_utf8(body).unwrap());
+            }
             let expected = fs::read_to_string(path.with_extension("expected")).unwrap();
             let head = Response::builder().header("content-type", content_type).body(()).unwrap().into_parts().0;
             let read = |pieces: &mut dyn Iterator<Item = &[u8]>| said(Observer::new(dialect, &head), pieces);
@@ -41,6 +45,44 @@ fn replies_are_read_alike_wherever_they_are_cut() {
         }
     }
     assert!(replies >= 200, "only {replies} replies found");
+}
+
+/// An AWS event stream of a message per line. A line is what a chunk's `bytes` hold; or behind `raw` the payload itself; or
+/// behind `exception` the exception's name and the payload.
+#[expect(clippy::unwrap_used, reason = "a fixture that is none fails its test")]
+fn messages(lines: &str) -> Vec<u8> {
+    let header = |key: &str, value: &str| {
+        let mut header = vec![u8::try_from(key.len()).unwrap()];
+        header.extend(key.as_bytes());
+        // A string.
+        header.push(7);
+        header.extend(u16::try_from(value.len()).unwrap().to_be_bytes());
+        header.extend(value.as_bytes());
+        header
+    };
+    let checked = |mut bytes: Vec<u8>| {
+        let mut crc = flate2::Crc::new();
+        crc.update(&bytes);
+        bytes.extend(crc.sum().to_be_bytes());
+        bytes
+    };
+    let message = |line: &str| {
+        let (kind, name, payload) = match line.split_once(' ') {
+            Some(("raw", payload)) => ("event", "chunk", payload.to_owned()),
+            Some(("exception", rest)) => {
+                let (name, payload) = rest.split_once(' ').unwrap();
+                ("exception", name, payload.to_owned())
+            }
+            _ => ("event", "chunk", format!(r#"{{"bytes":"{}","p":"abcdef"}}"#, BASE64_STANDARD.encode(line))),
+        };
+        let name_of_it = header(&format!(":{kind}-type"), name);
+        let headers = [name_of_it, header(":content-type", "application/json"), header(":message-type", kind)].concat();
+        let len = u32::try_from(16 + headers.len() + payload.len()).unwrap();
+        let headers_len = u32::try_from(headers.len()).unwrap();
+        let prelude = checked([len.to_be_bytes(), headers_len.to_be_bytes()].concat());
+        checked([prelude, headers, payload.into_bytes()].concat())
+    };
+    lines.lines().flat_map(message).collect()
 }
 
 fn said(mut observer: Observer, pieces: &mut dyn Iterator<Item = &[u8]>) -> String {

@@ -46,7 +46,12 @@ const HAS_COMPLETION: u8 = 64;
 pub(super) static RULES: Rules = Rules { data: Data::Json, tree: LazyLock::new(asked), found, end, usage: arithmetic };
 
 fn asked() -> Tree {
-    let fields = [
+    tree(&fields(), usage::fields(&["message.usage", "usage"]))
+}
+
+/// The fields asked for, but for counts. Bedrock asks for them too, in its chunks.
+pub(super) fn fields() -> Vec<(&'static str, u8, Want)> {
+    vec![
         ("type", TYPE, Want::Value),
         ("delta.text", TEXT, Want::Whether),
         ("delta.thinking", THINKING, Want::Whether),
@@ -66,13 +71,15 @@ fn asked() -> Tree {
         ("error", ERROR, Want::Value),
         ("error.type", ERROR_TYPE, Want::Value),
         ("error.code", ERROR_CODE, Want::Value),
-    ];
-    tree(&fields, usage::fields(&["message.usage", "usage"]))
+        // Vertex wraps what it refuses in an array.
+        ("[].error", ERROR, Want::Value),
+        ("[].error.code", ERROR_CODE, Want::Value),
+    ]
 }
 
 /// Takes a field of the event.
 #[inline]
-fn found(reply: &mut Reply, event: &mut Event, field: u8, value: Value<'_>) {
+pub(super) fn found(reply: &mut Reply, event: &mut Event, field: u8, value: Value<'_>) {
     match field {
         TYPE => match value {
             Value::Text(b"content_block_delta") => event.kind = DELTA,
@@ -109,7 +116,7 @@ fn found(reply: &mut Reply, event: &mut Event, field: u8, value: Value<'_>) {
 
 /// The event has ended.
 #[inline]
-fn end(reply: &mut Reply, event: &mut Event) -> Signal {
+pub(super) fn end(reply: &mut Reply, event: &mut Event) -> Signal {
     let output = match (event.kind, event.part) {
         (DELTA, _) => kinds(event, HAS_TEXT, HAS_THINKING | HAS_COMPACTION, HAS_JSON),
         (START, CALL) => kinds(event, 0, 0, HAS_NAME),

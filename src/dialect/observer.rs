@@ -77,6 +77,8 @@ impl Observer {
             }
             Some("application/vnd.amazon.eventstream") => Body::Messages(Box::default()),
             Some(essence) if essence.ends_with("+json") => Body::Document,
+            // Audio of any kind: its first byte may be any.
+            Some("application/octet-stream") if dialect == Dialect::OpenAiMedia => Body::Blind,
             None | Some("application/octet-stream") => Body::Untold,
             Some(_) => Body::Blind,
         };

@@ -44,7 +44,22 @@ const HAS_FAULT: u8 = 1;
 pub(super) static RULES: Rules = Rules { data: Data::Json, tree: LazyLock::new(asked), found, end, usage: arithmetic };
 
 fn asked() -> Tree {
-    let fields = [
+    let mut told = usage::fields(&["usage", "x_groq.usage", "choices[].usage"]);
+    told.extend(times(&["usage", "x_groq.usage", "time_info"], &GROQ));
+    told.extend(times(&["usage"], &IN_USAGE));
+    told.extend(times(&["latency_checkpoint", "usage.latency_checkpoint"], &AZURE));
+    told.extend(times(&["perf_metrics"], &FIREWORKS));
+    told.extend(times(&["metrics"], &VLLM));
+    told.extend(times(&["stats"], &STATS));
+    told.extend(times(&["nvext.timing"], &DYNAMO));
+    told.extend(times(&["timings"], &LLAMA_CPP));
+    told.extend(times(&["sla_metrics"], &NOVITA));
+    tree(&fields(), told)
+}
+
+/// The fields asked for, but for counts. Bedrock asks for those of choices too, in its chunks.
+pub(super) fn fields() -> Vec<(&'static str, u8, Want)> {
+    vec![
         ("choices[]", CHOICE, Want::Whether),
         ("choices[].index", INDEX, Want::Value),
         ("choices[].finish_reason", FINISH, Want::Value),
@@ -86,18 +101,7 @@ fn asked() -> Tree {
         ("value", VALUE, Want::Whether),
         ("x_groq.error", ERROR, Want::Value),
         ("base_resp.status_code", STATUS_CODE, Want::Value),
-    ];
-    let mut told = usage::fields(&["usage", "x_groq.usage", "choices[].usage"]);
-    told.extend(times(&["usage", "x_groq.usage", "time_info"], &GROQ));
-    told.extend(times(&["usage"], &IN_USAGE));
-    told.extend(times(&["latency_checkpoint", "usage.latency_checkpoint"], &AZURE));
-    told.extend(times(&["perf_metrics"], &FIREWORKS));
-    told.extend(times(&["metrics"], &VLLM));
-    told.extend(times(&["stats"], &STATS));
-    told.extend(times(&["nvext.timing"], &DYNAMO));
-    told.extend(times(&["timings"], &LLAMA_CPP));
-    told.extend(times(&["sla_metrics"], &NOVITA));
-    tree(&fields, told)
+    ]
 }
 
 /// Groq; Cerebras, whose total is by the wall clock and has the queue in it, and TabbyAPI, which names no queue, say it
@@ -158,7 +162,7 @@ const NOVITA: [Stated; 1] = [("ttft_ms", Ttft, Millis)];
 
 /// Takes a field of the event.
 #[inline]
-fn found(reply: &mut Reply, event: &mut Event, field: u8, value: Value<'_>) {
+pub(super) fn found(reply: &mut Reply, event: &mut Event, field: u8, value: Value<'_>) {
     match field {
         ANSWER => event.add(Kinds::ANSWER, value),
         REASONING => event.add(Kinds::REASONING, value),

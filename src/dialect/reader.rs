@@ -7,7 +7,10 @@ use super::{
     reply::{ERROR_BY_NAME, ERROR_TYPE, Event, NAME, Reply, TEXT},
     rules::{Data, Rules},
 };
-use crate::framing::json::{Free, Progress, Scanner, Value};
+use crate::framing::{
+    json::{Free, Progress, Scanner, Value},
+    wrapped::Unwrapper,
+};
 
 /// The end marker that is no JSON. Most dialects' streams may end with it, whatever else they end with.
 const DONE: &[u8] = b"[DONE]";
@@ -23,6 +26,7 @@ pub(super) struct Reader {
     dialect: Dialect,
     rules: &'static Rules,
     scanner: Scanner,
+    unwrapper: Unwrapper,
     reply: Reply,
     event: Event,
     /// Something of the present event was read.
@@ -57,6 +61,7 @@ impl Reader {
             dialect,
             rules: dialect.rules(),
             scanner: Scanner::default(),
+            unwrapper: Unwrapper::default(),
             reply: Reply::default(),
             event: Event::default(),
             open: false,
@@ -138,8 +143,9 @@ impl Reader {
             return Read::Event(self.dialect_end());
         }
         match self.scanner.progress() {
-            Progress::Closed => Read::Event(self.dialect_end()),
             Progress::Blank if self.event.error => Read::Event(self.dialect_end()),
+            _ if !self.unwrapper.is_sound() => Read::Unreadable,
+            Progress::Closed => Read::Event(self.dialect_end()),
             Progress::Blank if self.done == NO_MATCH || self.done == 0 => Read::Event(Signal::default()),
             _ => {
                 self.reply.held = None;
@@ -156,7 +162,11 @@ impl Reader {
     /// The next part of a reply that is one plain document.
     pub(super) fn document(&mut self, part: &[u8]) -> Progress {
         let before = self.scanner.progress();
-        self.scan(part);
+        match self.rules.data {
+            // Nothing stands around what is no stream.
+            Data::Wrapped => self.walk(part),
+            _ => self.scan(part),
+        }
         let now = self.scanner.progress();
         if now == Progress::Closed && before != now {
             self.dialect_end();
@@ -232,6 +242,7 @@ impl Reader {
         // Text may begin like the end marker, or be it.
         self.done = if self.rules.data == Data::Text { NO_MATCH } else { 0 };
         self.scanner.restart();
+        self.unwrapper.restart();
         if self.name.as_bytes() == ERROR_NAME {
             self.found(ERROR_BY_NAME, Value::Object);
         }
@@ -256,14 +267,31 @@ impl Reader {
 
     #[inline]
     fn scan(&mut self, part: &[u8]) {
+        match self.rules.data {
+            Data::Json => self.walk(part),
+            Data::Wrapped => self.unwrap(part),
+            Data::Text => {
+                if !part.is_empty() {
+                    self.found(TEXT, Value::Filled);
+                }
+                self.walk(part);
+            }
+            Data::Unread => {}
+        }
+    }
+
+    #[inline]
+    fn walk(&mut self, part: &[u8]) {
         let Self { rules, scanner, reply, event, .. } = self;
-        if rules.data == Data::Unread {
-            return;
-        }
-        if rules.data == Data::Text && !part.is_empty() {
-            (rules.found)(reply, event, TEXT, Value::Filled);
-        }
         scanner.read(&rules.tree, part, &mut |field, value| (rules.found)(reply, event, field, value));
+    }
+
+    #[inline(never)]
+    fn unwrap(&mut self, part: &[u8]) {
+        let Self { rules, scanner, unwrapper, reply, event, .. } = self;
+        unwrapper.read(part, &mut |inner| {
+            scanner.read(&rules.tree, inner, &mut |field, value| (rules.found)(reply, event, field, value));
+        });
     }
 
     #[inline]

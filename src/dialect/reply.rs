@@ -56,7 +56,8 @@ pub(super) struct Reply {
     /// What its head said of times and counts, if that was anything.
     pub(super) head: Option<Box<Head>>,
     pub(super) counts: Counts,
-    pub(super) times: Times,
+    /// Allocated at the first one.
+    pub(super) times: Option<Box<Times>>,
     pub(super) model: Option<String>,
     /// By the choice's index, in the order they came.
     pub(super) finish: Vec<(u32, String)>,
@@ -76,6 +77,8 @@ pub(super) struct Reply {
     growing: Option<u8>,
     /// How far it has grown for each choice, plus one. Allocated at the first.
     reached: Option<Box<[u64; FINISH_LIMIT]>>,
+    /// What of its output the dialect remembers to have come in parts: what repeats it as a whole is none.
+    pub(super) parts: u8,
 }
 
 /// One event (or plain document), as far as it was read.
@@ -160,7 +163,7 @@ impl Reply {
                 self.choice(event);
             }
             COUNT.. => self.counts.take(field, value),
-            TIME.. => self.times.take(field, value),
+            TIME.. => self.times.get_or_insert_default().take(field, value),
             _ => {}
         }
     }
@@ -295,7 +298,7 @@ impl Reply {
             usage,
             ended: self.ended,
             error: self.error.clone(),
-            reported: self.times.reported(),
+            reported: self.times.as_ref().map(|times| times.reported()).unwrap_or_default(),
             multi_choice: self.multi_choice,
             summarised_reasoning: self.summarised,
             endless: self.endless,

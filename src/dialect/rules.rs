@@ -28,6 +28,8 @@ pub(super) struct Rules {
 pub(super) enum Data {
     /// A JSON document.
     Json,
+    /// A JSON document, in a stream's events wrapped in base64 in another one ([`crate::framing::wrapped`]).
+    Wrapped,
     /// Text: its parts are given as [`super::reply::TEXT`]. What is JSON after all is looked at too.
     Text,
     /// Nothing that is read: events are counted.

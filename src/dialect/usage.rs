@@ -1,5 +1,7 @@
 //! Token counts as the providers report them. Unknown stays absent; nothing is estimated here.
 
+use std::ops::Range;
+
 use crate::framing::json::{Value, Want};
 
 /// Token counts of one exchange, normalised: `input` includes cached tokens, `output` includes reasoning.
@@ -78,14 +80,17 @@ const NAMES: [&str; 20] = [
 /// Fields from here on are counts: this plus the place in [`NAMES`].
 pub(super) const COUNT: u8 = 128;
 
+/// The most names a dialect has.
+const PLACES: usize = 24;
+
 /// The last value of each field, never summed: providers repeat and grow their counts. A dialect whose names are none of
 /// [`NAMES`] has a list of its own: its counts are known by their place there.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Counts {
-    values: [u64; NAMES.len()],
+    values: [u64; PLACES],
     known: u32,
     /// What the earlier ones of several replies in one document counted.
-    earlier: Option<Box<[u64; NAMES.len()]>>,
+    earlier: Option<Box<[u64; PLACES]>>,
 }
 
 impl Counts {
@@ -152,6 +157,12 @@ pub(super) fn named(places: &[&str], names: &[&str]) -> Vec<(String, u8, Want)> 
     let path = |place: &str, name: &str| if place.is_empty() { name.to_owned() } else { format!("{place}.{name}") };
     let at = |place| (COUNT..).zip(names).map(move |(field, name)| (path(place, name), field, Want::Count));
     places.iter().copied().flat_map(at).collect()
+}
+
+/// Fields for a tree: of a dialect's own counts these, at these places.
+pub(super) fn placed(places: &[(&str, Range<usize>)], names: &[&str]) -> Vec<(String, u8, Want)> {
+    let at = |(place, some): &(&str, Range<usize>)| named(&[place], names).into_iter().take(some.end).skip(some.start);
+    places.iter().flat_map(at).collect()
 }
 
 /// No answer has as many tokens. What says so is broken, and summed up it would wrap the counters of a process: a counter

@@ -56,6 +56,22 @@ pub(super) fn quote_escape_or_control(bytes: &[u8]) -> Option<usize> {
     bytes[at..].iter().position(|&byte| byte == b'"' || byte == b'\\' || byte < b' ').map(|index| at + index)
 }
 
+/// Where the first `"` or bracket (`{`, `}`, `[`, `]`) stands; absent if there is none.
+#[inline]
+pub(super) fn quote_or_bracket(bytes: &[u8]) -> Option<usize> {
+    let mut at = 0;
+    while let Some(word) = word(bytes, at) {
+        // With this bit set the square brackets are the curly ones.
+        let folded = word | (ONES * 0x20);
+        let found = zeros(word ^ QUOTES) | zeros(folded ^ (ONES * 0x7b)) | zeros(folded ^ (ONES * 0x7d));
+        if found != 0 {
+            return Some(at + first(found));
+        }
+        at += 8;
+    }
+    bytes[at..].iter().position(|byte| matches!(byte, b'"' | b'{' | b'}' | b'[' | b']')).map(|index| at + index)
+}
+
 /// A bit in the first of eight bytes that is a quote, an escape or a control (bits above it may be wrong by a carry).
 #[inline]
 fn specials(bytes: &[u8]) -> u64 {
@@ -130,6 +146,12 @@ mod tests {
         #[test]
         fn quotes_are_found_where_a_plain_search_finds_them(bytes in proptest::collection::vec(0_u8..=255, 0..100)) {
             prop_assert_eq!(quote_or_escape(&bytes), bytes.iter().position(|&byte| byte == b'"' || byte == b'\\'));
+        }
+
+        #[test]
+        fn brackets_are_found_where_a_plain_search_finds_them(bytes in proptest::collection::vec(0_u8..=255, 0..100)) {
+            let plain = bytes.iter().position(|byte| br#""{}[]"#.contains(byte));
+            prop_assert_eq!(quote_or_bracket(&bytes), plain);
         }
 
         #[test]

@@ -12,7 +12,7 @@ use self::{
     string::{Escape, Purpose},
     tree::{NONE, NodeId},
 };
-use super::bytes::quote_or_escape;
+use super::bytes::{quote_or_bracket, quote_or_escape};
 
 /// The longest value that is given out, in bytes.
 pub const VALUE_LIMIT: usize = 4096;
@@ -387,8 +387,9 @@ impl Scanner {
 
     /// Through a container that nobody asked for.
     fn pass(&mut self, bytes: &[u8], mut at: usize) -> usize {
-        while let Some(&byte) = bytes.get(at) {
-            at += 1;
+        while let Some(found) = quote_or_bracket(&bytes[at..]) {
+            let byte = bytes[at + found];
+            at += found + 1;
             match byte {
                 b'"' => {
                     self.string = Purpose::Pass;
@@ -413,7 +414,7 @@ impl Scanner {
                 _ => {}
             }
         }
-        at
+        bytes.len()
     }
 
     #[inline]

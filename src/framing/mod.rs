@@ -2,7 +2,7 @@
 //! (Only what is compressed needs a window, and may be corrupt.)
 //!
 //! [`inflate`] undoes a body's compression; [`sse`], [`ndjson`], [`mod@array`] and [`messages`] cut a body into events; [`json`]
-//! walks a document for the fields of a [`json::Tree`]; [`twin`] knows an event again that differs from an earlier one in
+//! walks a document for the fields of a [`json::Tree`]; [`wrapped`] undoes what stands around one; [`twin`] knows an event again that differs from an earlier one in
 //! nothing but values nobody asked for.
 
 pub mod array;
@@ -14,6 +14,7 @@ pub mod ndjson;
 pub mod sse;
 pub mod twin;
 pub mod websocket;
+pub mod wrapped;
 
 /// What cuts a body into events, in pieces.
 pub trait Framed {
