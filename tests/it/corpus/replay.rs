@@ -1,7 +1,7 @@
 //! Sent through the whole data plane, framed and cut in many ways: the same bytes, the same first output, the same counts.
 //!
 //! hyper makes a frame of every chunk, or of what one read has of it. So a body byte by byte is many chunks of one byte,
-//! and these may be sent in few writes: a quarter of a megabyte is a quarter of a million frames all the same.
+//! and these may be sent in few writes: many are frames all the same.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use http::{HeaderMap, Response, StatusCode};
 use streamgauge::{clock::Nanos, config::HttpVersion, observation::Observation};
 use tokio::{io::AsyncReadExt, time::sleep};
 
-use super::{Recording, reading::Comparison, recordings};
+use super::{Recording, cuts::MOST_SINGLE, reading::Comparison, recordings};
 use crate::support::{
     LAST_CHUNK, Peer, World, WorldOptions,
     http2::{Http2Upstream, fed},
@@ -41,8 +41,9 @@ async fn recorded_replies_pass_whole_and_cut_at_random() {
 
 #[tokio::test(start_paused = true)]
 async fn recorded_replies_pass_byte_by_byte() {
+    println!("byte by byte but for the middle of bodies of more than {MOST_SINGLE} bytes");
     replay("byte by byte", async |recording, compare| {
-        Replay::begin(recording, HttpVersion::Auto).await.chunked(recording.body.chunks(1), compare).await;
+        Replay::begin(recording, HttpVersion::Auto).await.chunked(recording.byte_by_byte(), compare).await;
     })
     .await;
 }
