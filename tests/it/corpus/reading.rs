@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use streamgauge::dialect::{Facts, Kinds, Observer, Signal};
+use streamgauge::dialect::{Facts, Kinds, Observer, ObserverOff, Signal};
 
 use super::{NOT_READ_YET, Recording, recordings};
 
@@ -93,7 +93,7 @@ impl Recording {
             observer.read(piece, &mut |signal| events.push(signal));
         }
         observer.end(&mut |signal| events.push(signal));
-        let off = observer.off().map(|off| off.as_str()).unwrap_or_default();
+        let off = observer.off().map(ObserverOff::as_str).unwrap_or_default();
         Seen { events, facts: observer.facts(), skipped: observer.skipped(), off }
     }
 

@@ -84,7 +84,7 @@ async fn replay(way: &str, play: impl AsyncFn(&Recording, &mut Comparison)) {
             faults.push(format!("{}: {}", recording.name, compare.faults.join("; ")));
         }
     }
-    println!("{} recordings through the proxy {way}, {compared} values compared", recordings.len());
+    eprintln!("{} recordings through the proxy {way}, {compared} values compared", recordings.len());
     assert!(faults.is_empty(), "{} recordings differ {way}:\n{}", faults.len(), faults.join("\n"));
 }
 
