@@ -9,7 +9,7 @@ use flate2::write::GzDecoder;
 use super::Recording;
 
 /// Most bytes of a body that are sent one by one.
-pub(super) const MOST_SINGLE: usize = if cfg!(debug_assertions) { 32 * 1024 } else { usize::MAX };
+pub(super) const MOST_SINGLE: usize = if cfg!(debug_assertions) { 16 * 1024 } else { usize::MAX };
 
 impl Recording {
     /// The body cut behind each event, and for each event the piece that completes it. What follows the last event is a

@@ -1,12 +1,12 @@
 //! Sent through the whole data plane, framed and cut in many ways: the same bytes, the same first output, the same counts.
 //!
-//! hyper makes a frame of every chunk, or of what one read has of it. So a body byte by byte is many chunks of one byte,
-//! and these may be sent in few writes: many are frames all the same.
+//! hyper makes a frame of every chunk, or of as much of it as one read brought. So to be cut at every byte a body is sent
+//! as chunks of one byte, many of them in one write: the clock need not go on in between.
 
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{HeaderMap, Response, StatusCode};
+use http::{HeaderMap, Response};
 use streamgauge::{clock::Nanos, config::HttpVersion, observation::Observation};
 use tokio::{io::AsyncReadExt, time::sleep};
 
@@ -29,10 +29,10 @@ async fn recorded_replies_pass_whole_and_cut_at_random() {
     replay("whole and cut at random", async |recording, compare| {
         Replay::begin(recording, HttpVersion::Auto).await.chunked([&*recording.body], compare).await;
         for seed in recording.seeds(RANDOM) {
-            let before = compare.faults.len();
+            let right = compare.faults.len();
             Replay::begin(recording, HttpVersion::Auto).await.chunked(recording.at_random(seed), compare).await;
-            if compare.faults.len() > before {
-                compare.faults.push(format!("(that was seed {seed})"));
+            if compare.faults.len() > right {
+                compare.faults.push(format!("(so at the cuts of seed {seed})"));
             }
         }
     })
@@ -78,6 +78,7 @@ async fn replay(way: &str, play: impl AsyncFn(&Recording, &mut Comparison)) {
     let (mut compared, mut faults) = (0, Vec::new());
     for recording in &recordings {
         let mut compare = Comparison::default();
+        let _named = Named(&recording.name);
         play(recording, &mut compare).await;
         compared += compare.made;
         if !compare.faults.is_empty() {
@@ -86,6 +87,17 @@ async fn replay(way: &str, play: impl AsyncFn(&Recording, &mut Comparison)) {
     }
     eprintln!("{} recordings through the proxy {way}, {compared} values compared", recordings.len());
     assert!(faults.is_empty(), "{} recordings differ {way}:\n{}", faults.len(), faults.join("\n"));
+}
+
+/// Says which recording it was when a play panics.
+struct Named<'a>(&'a str);
+
+impl Drop for Named<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("while {} was played", self.0);
+        }
+    }
 }
 
 /// One recording on its way through a gateway of its own: the request has been sent.
@@ -112,10 +124,11 @@ impl<'a> Replay<'a> {
     /// Each piece a chunk, all of them in few writes.
     async fn chunked<'b>(mut self, pieces: impl IntoIterator<Item = &'b [u8]>, compare: &mut Comparison) {
         self.take_request(compare).await;
-        let head = head_text(&self.recording.head.headers, self.recording.head.status, "transfer-encoding: chunked");
-        let mut wire = head.clone().into_bytes();
+        let head = head_text(self.recording, "transfer-encoding: chunked");
+        let (mut wire, mut sent) = (head.clone().into_bytes(), 0);
         for piece in pieces {
             wire.extend_from_slice(&chunk(piece));
+            sent += 1;
         }
         wire.extend_from_slice(LAST_CHUNK.as_bytes());
         let send = async {
@@ -124,17 +137,17 @@ impl<'a> Replay<'a> {
             }
         };
         let (came, ()) = tokio::join!(take_chunked(self.client), send);
-        compare.check("the head", came.0, head);
-        compare.check("same bytes", came.1 == self.recording.body, true);
-        let record = book(&mut self.world).await;
-        check(self.recording, &record, compare);
+        compare.check("the head", came.head, head);
+        // Each was a frame of its own, or even several.
+        compare.check("no chunk joined with another", came.chunks >= sent, true);
+        check(self.recording, &mut self.world, &came.body, compare).await;
     }
 
     /// Each event a chunk, one a millisecond.
     async fn event_by_event(mut self, compare: &mut Comparison) {
         self.take_request(compare).await;
         let (pieces, places) = self.recording.by_event();
-        let head = head_text(&self.recording.head.headers, self.recording.head.status, "transfer-encoding: chunked");
+        let head = head_text(self.recording, "transfer-encoding: chunked");
         let send = async {
             self.upstream.send(&head).await;
             for piece in pieces {
@@ -144,18 +157,16 @@ impl<'a> Replay<'a> {
             self.upstream.send(LAST_CHUNK).await;
         };
         let (came, ()) = tokio::join!(take_chunked(self.client), send);
-        compare.check("the head", came.0, head);
-        compare.check("same bytes", came.1 == self.recording.body, true);
-        let record = book(&mut self.world).await;
-        check(self.recording, &record, compare);
+        compare.check("the head", came.head, &head);
+        let record = check(self.recording, &mut self.world, &came.body, compare).await;
         check_times(self.recording, &record, &places, compare);
     }
 
     /// A body of a known length, cut at random, one piece a millisecond.
     async fn with_length(mut self, compare: &mut Comparison) {
         self.take_request(compare).await;
-        let framing = format!("content-length: {}", self.recording.body.len());
-        let head = head_text(&self.recording.head.headers, self.recording.head.status, &framing);
+        let length = self.recording.body.len();
+        let head = head_text(self.recording, &format!("content-length: {length}"));
         let send = async {
             self.upstream.send(&head).await;
             for piece in self.recording.at_random(self.recording.seeds(1).start) {
@@ -163,16 +174,11 @@ impl<'a> Replay<'a> {
                 self.upstream.send(piece).await;
             }
         };
-        let take = async {
-            let head = self.client.head().await;
-            (head, self.client.read(self.recording.body.len()).await)
-        };
-        let (came, ()) = tokio::join!(take, send);
-        compare.check("the head", came.0, head);
-        compare.check("same bytes", came.1 == self.recording.body, true);
-        let record = book(&mut self.world).await;
+        let take = async { (self.client.head().await, self.client.read(length).await) };
+        let ((head_came, body), ()) = tokio::join!(take, send);
+        compare.check("the head", head_came, &head);
+        check(self.recording, &mut self.world, &body, compare).await;
         self.client.assert_silent().await;
-        check(self.recording, &record, compare);
     }
 
     /// Each event a frame of HTTP/2, one a millisecond.
@@ -194,9 +200,7 @@ impl<'a> Replay<'a> {
             drop(feed);
         };
         let (came, ()) = tokio::join!(take_chunked(self.client), send);
-        compare.check("same bytes", came.1 == self.recording.body, true);
-        let record = book(&mut self.world).await;
-        check(self.recording, &record, compare);
+        let record = check(self.recording, &mut self.world, &came.body, compare).await;
         check_times(self.recording, &record, &places, compare);
     }
 
@@ -208,21 +212,21 @@ impl<'a> Replay<'a> {
     }
 }
 
-/// The record of the one exchange.
-async fn book(world: &mut World) -> Observation {
+/// The body that came, and what the record of the one exchange says, however the body was cut.
+async fn check(recording: &Recording, world: &mut World, body: &[u8], compare: &mut Comparison) -> Observation {
+    compare.check("same bytes", body == recording.body, true);
     let record = world.record().await;
     world.assert_no_record();
-    record
-}
-
-/// What the record says, however the body came.
-fn check(recording: &Recording, record: &Observation, compare: &mut Comparison) {
+    if recording.not_read_yet().is_none() {
+        check_read(recording, &record, compare);
+    }
     compare.check("status", format!("{:?}", record.status), format!("{:?}", Some(recording.head.status.as_u16())));
     compare.check("bytes", record.response_bytes, recording.body.len());
     compare.check("request bytes", record.request_bytes, recording.request_body.len());
-    if recording.not_read_yet().is_some() {
-        return;
-    }
+    record
+}
+
+fn check_read(recording: &Recording, record: &Observation, compare: &mut Comparison) {
     compare.check("outcome", record.outcome.as_str(), recording.outcome().as_str());
     compare.check("dialect", record.dialect.as_str(), recording.dialect.as_str());
     compare.check("why it is no longer read", format!("{:?}", record.observer_off), "None");
@@ -271,8 +275,9 @@ fn request_text(recording: &Recording, host: &str) -> String {
     format!("{} {path} HTTP/1.1\r\nhost: {host}\r\n{headers}{length}\r\n{body}", request.method)
 }
 
-fn head_text(headers: &HeaderMap, status: StatusCode, framing: &str) -> String {
-    format!("HTTP/1.1 {status}\r\n{}{framing}\r\n\r\n", header_lines(headers))
+fn head_text(recording: &Recording, framing: &str) -> String {
+    let head = &recording.head;
+    format!("HTTP/1.1 {}\r\n{}{framing}\r\n\r\n", head.status, header_lines(&head.headers))
 }
 
 fn header_lines(headers: &HeaderMap) -> String {
@@ -281,14 +286,21 @@ fn header_lines(headers: &HeaderMap) -> String {
 }
 
 fn chunk(piece: &[u8]) -> Vec<u8> {
+    assert!(!piece.is_empty(), "that would be the last chunk");
     [format!("{:X}\r\n", piece.len()).as_bytes(), piece, b"\r\n"].concat()
 }
 
-/// The head, and a chunked body up to its end, whatever its chunks: a large one may leave in more than it came in.
-async fn take_chunked(mut client: Peer) -> (String, Vec<u8>) {
-    let head = client.head().await;
+/// A chunked response as it came, whatever its chunks: a large one may leave in more than it came in.
+struct Came {
+    head: String,
+    body: Vec<u8>,
+    chunks: usize,
+}
+
+async fn take_chunked(mut client: Peer) -> Came {
+    let mut came = Came { head: client.head().await, body: Vec::new(), chunks: 0 };
     let (mut io, mut wire) = client.into_inner();
-    let (mut body, mut at) = (Vec::new(), 0);
+    let mut at = 0;
     loop {
         // A whole chunk, or more of it.
         while let Some(len) = wire[at..].windows(2).position(|pair| pair == b"\r\n") {
@@ -297,12 +309,13 @@ async fn take_chunked(mut client: Peer) -> (String, Vec<u8>) {
             let start = at + len + 2;
             let Some(rest) = wire.get(start..start + size + 2) else { break };
             assert!(rest.ends_with(b"\r\n"), "a chunk's end");
-            body.extend_from_slice(&rest[..size]);
+            came.body.extend_from_slice(&rest[..size]);
             at = start + size + 2;
             if size == 0 {
                 assert_eq!(wire.len(), at, "bytes behind the last chunk");
-                return (head, body);
+                return came;
             }
+            came.chunks += 1;
         }
         wire.drain(..std::mem::take(&mut at));
         assert!(io.read_buf(&mut wire).await.expect("bytes") > 0, "ended within the body");
