@@ -1,7 +1,8 @@
 //! Small self-made replies of each dialect with the signals and facts they must give, cut at every place.
 //!
 //! A reply is `tests/dialects/<dialect>/<name>` with the ending `.sse`, `.ndjson`, `.array` or `.eventstream` (streams by their
-//! framing), `.chunks` (Bedrock's, written as [`messages`] says) or `.json` (a plain document). Its `.expected` says of each event what it was (`r` reasoning, `a` answer, `t` tool, `E`
+//! framing), `.chunks` (Bedrock's, written as [`messages`] says), `.json` (a plain document) or `.octets` (what says nothing of
+//! itself). Its `.expected` says of each event what it was (`r` reasoning, `a` answer, `t` tool, `E`
 //! end, `!` error, `-` none of these), and what the reply said as a whole; a line that is not there means that it said nothing of the kind.
 
 use std::{fmt::Write, fs, path::Path};
@@ -23,6 +24,7 @@ fn replies_are_read_alike_wherever_they_are_cut() {
                 "ndjson" => "application/x-ndjson",
                 "eventstream" | "chunks" => "application/vnd.amazon.eventstream",
                 "json" | "array" => "application/json",
+                "octets" => "application/octet-stream",
                 _ => continue,
             };
             let mut body = fs::read(&path).unwrap();
@@ -83,6 +85,27 @@ fn messages(lines: &str) -> Vec<u8> {
         checked([prelude, headers, payload.into_bytes()].concat())
     };
     lines.lines().flat_map(message).collect()
+}
+
+#[test]
+fn every_trap_has_fixtures_that_are_there() {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let table = fs::read_to_string(here.join("tests/dialects/README.md")).unwrap();
+    let mut traps = 0;
+    for row in table.lines().filter(|line| line.starts_with("| ")) {
+        let Some((what, named)) = row.trim_end_matches(" |").rsplit_once('|') else { panic!("{row}") };
+        if named.contains("fixtures") {
+            continue;
+        }
+        traps += usize::from(what.starts_with(&format!("| {} |", traps + 1)));
+        let names: Vec<_> = named.split('`').filter(|name| !name.trim().is_empty()).collect();
+        assert!(!names.is_empty(), "nothing is named for {what}");
+        for name in names {
+            let fixture = here.join("tests/dialects").join(format!("{name}.expected"));
+            assert!(fixture.is_file() || here.join(name).is_file(), "{name} is not there");
+        }
+    }
+    assert_eq!(traps, 15, "traps in their order");
 }
 
 fn said(mut observer: Observer, pieces: &mut dyn Iterator<Item = &[u8]>) -> String {

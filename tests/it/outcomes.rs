@@ -105,6 +105,17 @@ async fn statuses_are_outcomes() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_success_that_says_when_to_retry_is_a_success() {
+    let (mut world, mut client, mut up) = asked(WorldOptions::default()).await;
+    let head = SSE_HEAD.replace("\r\n\r\n", "\r\nretry-after: 7\r\nx-should-retry: false\r\n\r\n");
+    up.send(format!("{head}{}{LAST_CHUNK}", chunk(&format!("{}{}", chat_delta("a"), chat_end(1, 1))))).await;
+    assert_eq!(client.head().await, head);
+    client.read_to(LAST_CHUNK).await;
+    let record = world.only_record().await;
+    assert_eq!((record.outcome, record.attempts, record.output_events), (Outcome::Complete, 1, 1));
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_upstream_that_breaks_off_or_speaks_garbage_before_its_head_is_a_502() {
     for said in ["", "HTTP/1.1 200 OK\r\ncont", "SSH-2.0-OpenSSH_9.6\r\n\r\n", "HTTP/1.1 200 OK\r\nno colon\r\n\r\n"] {
         let (mut world, mut client, mut up) = asked(WorldOptions::default()).await;
