@@ -159,6 +159,8 @@ pub struct Flags {
     pub overhead_lower_bound: bool,
     /// A 1xx answer other than 100 was dropped.
     pub informational_dropped: bool,
+    /// The request's body was made to ask for usage, as its route says.
+    pub asked_for_usage: bool,
 }
 
 /// Facts of the connections an exchange used.
@@ -457,7 +459,7 @@ impl Observation {
     }
 
     /// Every flag by its name in records, derived ones included.
-    pub fn flags_named(&self) -> [(&'static str, bool); 11] {
+    pub fn flags_named(&self) -> [(&'static str, bool); 12] {
         [
             ("early_response", self.flags.early_response),
             ("hidden_reasoning", self.hidden_reasoning()),
@@ -470,6 +472,7 @@ impl Observation {
             ("retried", self.retried()),
             ("overhead_lower_bound", self.flags.overhead_lower_bound),
             ("informational_dropped", self.flags.informational_dropped),
+            ("asked_for_usage", self.flags.asked_for_usage),
         ]
     }
 }

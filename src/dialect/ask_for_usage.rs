@@ -3,7 +3,10 @@
 
 use std::ops::Range;
 
+use http::request::Parts;
 use serde::de::IgnoredAny;
+
+use super::{Dialect, Endpoint, Recognised, request::is_json};
 
 /// What to put in the place of which bytes of a body.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -18,6 +21,18 @@ const MEMBER: &str = r#","stream_options":{"include_usage":true}"#;
 const OBJECT: &str = r#"{"include_usage":true}"#;
 const FIRST_INSIDE: &str = r#""include_usage":true,"#;
 const ALONE_INSIDE: &str = r#""include_usage":true"#;
+
+/// Headers that vouch for the body as it is: where one is there, nothing may be changed.
+const VOUCHING: [&str; 5] = ["content-digest", "repr-digest", "digest", "content-md5", "x-amz-content-sha256"];
+
+/// Whether this request is one whose body may be made to ask for usage: a chat or legacy completion in OpenAI's dialect, in
+/// JSON that is not compressed, and that no header vouches for. What the body says is seen when it is there.
+pub fn may_ask_for_usage(recognised: Recognised, parts: &Parts) -> bool {
+    recognised.dialect == Dialect::OpenAiChat
+        && matches!(recognised.endpoint, Endpoint::Chat | Endpoint::Completions)
+        && is_json(parts)
+        && !VOUCHING.iter().any(|name| parts.headers.contains_key(*name))
+}
 
 /// How this request body is made to ask for usage. Absent if it must stay as it is: it does not stream, it has said
 /// (`include_usage` is there, with whatever value), or it is not plainly readable, which includes all that is no JSON and

@@ -44,7 +44,7 @@ use std::ops::{BitOr, BitOrAssign};
 use self::rules::Rules;
 
 pub use self::{
-    ask_for_usage::ask_for_usage,
+    ask_for_usage::{ask_for_usage, may_ask_for_usage},
     observer::Observer,
     recognise::{Recognised, recognise},
     reported::Reported,
