@@ -246,7 +246,7 @@ mod tests {
             Just(Value::Null),
             any::<bool>().prop_map(Value::Bool),
             any::<i32>().prop_map(|number| json!(number)),
-            any::<u16>().prop_map(|number| json!(f64::from(number) / 7.0)),
+            any::<u16>().prop_map(|number| json!(f64::from(number) / 8.0)),
             r#"[a"\\{}\[\],:é\n ]{0,8}"#.prop_map(Value::String),
         ];
         leaf.prop_recursive(3, 12, 4, |inner| {
