@@ -5,7 +5,7 @@ use streamgauge::{
     observation::{Observation, Outcome},
 };
 
-use crate::support::{LAST_CHUNK, Peer, SSE_HEAD, World, WorldOptions, chat_delta, chat_end, chunk};
+use crate::support::{LAST_CHUNK, Peer, SSE_HEAD, Sides, World, WorldOptions, chat_delta, chat_end, chunk};
 
 fn post(path: &str, body: &str) -> String {
     format!("POST {path} HTTP/1.1\r\nHost: a\r\nContent-Length: {}\r\n\r\n{body}", body.len())
@@ -51,6 +51,25 @@ async fn the_body_tells_where_the_path_does_not() {
     let record = exchange(&mut world, &mut client, "/", r#"{"stream":true}"#, &chat()).await;
     assert_eq!((record.endpoint, record.dialect), (Endpoint::Other, Dialect::Other));
     assert_eq!((record.output_events, record.outcome), (0, Outcome::Complete));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_form_names_the_model_behind_its_file() {
+    let mut world = World::new(WorldOptions::default());
+    let file = "\r\n--wav ".repeat(40_000);
+    let body = format!(
+        "--b\r\nContent-Disposition: form-data; name=\"file\"; filename=\"a.wav\"\r\n\r\n{file}\r\n\
+         --b\r\nContent-Disposition: form-data; name=\"model\"\r\n\r\nwhisper-1\r\n--b--\r\n"
+    );
+    let request = format!(
+        "POST /v1/audio/transcriptions HTTP/1.1\r\nHost: 127.0.0.1:80\r\nContent-Type: multipart/form-data; boundary=b\r\n\
+         Content-Length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    let answer = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 13\r\n\r\n{\"text\":\"Hi\"}";
+    let record = world.relay(Sides::same(&request), Sides::same(answer)).await;
+    assert_eq!((record.model.as_deref(), record.endpoint), (Some("whisper-1"), Endpoint::Audio));
+    assert_eq!((record.outcome, record.request_bytes), (Outcome::Complete, body.len() as u64));
 }
 
 #[tokio::test(start_paused = true)]
