@@ -126,7 +126,7 @@ impl Walk {
             Observation::begin(ExchangeId(1), clock.wall(head), Timeline::begin(head), Outcome::GatewayError);
         (seen.dialect, seen.endpoint) = (*dialect, *endpoint);
         let upload = Arc::new(Upload::default());
-        let facts = RequestFacts { model: Some("m".into()), stream: Some(true) };
+        let facts = RequestFacts { model: Some("m".into()), stream: Some(true), dialect: None };
         upload.start_with(facts, &recorder, &handles, head);
         let mut exchange = Exchange::begin(seen, recorder, Some(handles), upload, Marked::default());
         exchange.sent(Sent {

@@ -88,6 +88,17 @@ pub struct RunArgs {
         value_delimiter = ','
     )]
     pub upstream: Vec<String>,
+    /// Make chat completions that stream ask for their token counts, which few do by themselves: changes their bodies
+    ///
+    /// Adds `"stream_options":{"include_usage":true}` where the client did not say; it then gets one more chunk at the end of the
+    /// stream. For every route; a file sets it for single ones (`ask_for_usage`). [default: no body is changed]
+    #[arg(
+        long,
+        env = "STREAMGAUGE_ASK_FOR_USAGE",
+        hide_env_values = true,
+        value_parser = clap::builder::FalseyValueParser::new()
+    )]
+    pub ask_for_usage: bool,
     /// Where /metrics, /healthz and /readyz are served, or `off` [default: 127.0.0.1:9464]
     #[arg(long, value_name = "ADDR", env = "STREAMGAUGE_ADMIN", hide_env_values = true)]
     pub admin: Option<String>,
@@ -136,6 +147,7 @@ impl RunArgs {
             admin: one(&self.admin),
             access_log: one(&self.access_log),
             log_level: one(&self.log_level),
+            ask_for_usage: self.ask_for_usage,
         }
     }
 }
@@ -258,7 +270,7 @@ Example:
   streamgauge health --admin 127.0.0.1:9464";
 
 /// Measures LLM token streams as they pass: a transparent proxy that times every answer of your provider (time to first
-/// token, cadence, total) and its own overhead, and changes nothing.
+/// token, cadence, total) and its own overhead, and changes nothing unless told to (`--ask-for-usage`).
 #[derive(Parser, Debug)]
 #[command(
     name = "streamgauge",

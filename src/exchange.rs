@@ -186,8 +186,13 @@ impl Exchange {
         if self.seen.flags.early_response {
             self.seen.timeline.sent_last = self.seen.timeline.sent_first;
         }
+        let mut observe = observe;
         self.upload.with_started(|started, facts| {
             self.seen.model.clone_from(&facts.model);
+            if let Some(dialect) = facts.dialect {
+                shown(&mut self.seen, dialect);
+                observe = observe.map(|_| dialect);
+            }
             self.seen.load = Some(started.load());
             if let Some(sent_last) = self.seen.timeline.sent_last {
                 started.sent(sent_last);
@@ -368,6 +373,10 @@ impl Exchange {
             self.upload.close(&self.recorder, self.upstream.as_ref(), self.seen.timeline.request_head);
         if self.seen.status.is_none() || self.answered.is_some() {
             self.seen.stream = facts.stream == Some(true);
+            // Else the reply was read as what was known then.
+            if let Some(dialect) = facts.dialect {
+                shown(&mut self.seen, dialect);
+            }
         }
         if self.seen.model.is_none() {
             self.seen.model = facts.model;
@@ -410,6 +419,14 @@ impl Exchange {
             Cause::Drained => (Outcome::Drained, Some(Limit::Drain)),
             Cause::Panicked => (Outcome::GatewayError, None),
         }
+    }
+}
+
+/// The request's body has shown which dialect it is.
+fn shown(seen: &mut Observation, dialect: Dialect) {
+    seen.dialect = dialect;
+    if seen.endpoint == Endpoint::Other {
+        seen.endpoint = dialect.endpoint();
     }
 }
 

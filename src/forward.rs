@@ -108,6 +108,13 @@ pub fn frame_in_chunks(headers: &mut HeaderMap) {
     }
 }
 
+/// Makes the length that a head says, if it says one, that of a body that was changed.
+pub fn set_length(headers: &mut HeaderMap, length: u64) {
+    if headers.contains_key(header::CONTENT_LENGTH) {
+        headers.insert(header::CONTENT_LENGTH, HeaderValue::from(length));
+    }
+}
+
 /// An answer of the gateway's own, in the shape clients of these APIs know.
 pub fn own_answer(status: StatusCode, code: &'static str, message: &str) -> (response::Parts, Bytes) {
     let kind = if status.is_client_error() { "invalid_request_error" } else { "gateway_error" };

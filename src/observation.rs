@@ -159,6 +159,8 @@ pub struct Flags {
     pub overhead_lower_bound: bool,
     /// A 1xx answer other than 100 was dropped.
     pub informational_dropped: bool,
+    /// The request's body was made to ask for usage, as its route says.
+    pub asked_for_usage: bool,
 }
 
 /// Facts of the connections an exchange used.
@@ -476,7 +478,7 @@ impl Observation {
     }
 
     /// Every flag by its name in records, derived ones included.
-    pub fn flags_named(&self) -> [(&'static str, bool); 12] {
+    pub fn flags_named(&self) -> [(&'static str, bool); 13] {
         [
             ("early_response", self.flags.early_response),
             ("hidden_reasoning", self.hidden_reasoning()),
@@ -490,6 +492,7 @@ impl Observation {
             ("overhead_lower_bound", self.flags.overhead_lower_bound),
             ("informational_dropped", self.flags.informational_dropped),
             ("server_ttft_of_head", self.facts.reported.ttft_of_head),
+            ("asked_for_usage", self.flags.asked_for_usage),
         ]
     }
 }

@@ -24,7 +24,7 @@ use self::own::{Failure, answer};
 use crate::{
     clock::{AtomicStamp, Clock, Nanos, Stamp},
     config::{self, Config, Upstream},
-    dialect::{Dialect, RequestScan, recognise},
+    dialect::{Dialect, RequestScan, may_ask_for_usage, recognise},
     exchange::{Answered, Exchange},
     forward,
     net::{ConnStats, tls::TlsError},
@@ -143,7 +143,7 @@ impl Gateway {
         downstream.multiplexed.get_or_init(|| client == Version::HTTP_2);
         let request_head = self.request_head(&downstream, client, request.headers());
         let upgrade = request.extensions().get::<OnUpgrade>().is_some().then(|| hyper::upgrade::on(&mut request));
-        let (parts, body) = request.into_parts();
+        let (mut parts, body) = request.into_parts();
 
         // 1 route
         let route = self.routes.find(&parts).filter(|_| !forward::is_refused(&parts.method));
@@ -182,7 +182,7 @@ impl Gateway {
         };
         let to_head = parts.method == Method::HEAD;
         let gate = Arc::new(Continue::default());
-        let tap = RequestTap::new(
+        let mut tap = RequestTap::new(
             body,
             self.shared.clock,
             RequestParts {
@@ -197,12 +197,26 @@ impl Gateway {
                 gate: forward::expects_continue(&parts).then(|| Arc::clone(&gate)),
             },
         );
+        let total = provider.config.limits.total;
+        let total_at = total.map(|total| self.shared.clock.instant(request_head) + total);
+        if route.ask_for_usage && may_ask_for_usage(recognised, &parts) && !forward::is_coded(&parts.headers) {
+            // Boxed, for it is asked of few, and an exchange's future stays as long as its connection.
+            match within(total_at, Box::pin(tap.ask_for_usage())).await {
+                Some(Ok(None)) => {}
+                Some(Ok(Some(length))) => {
+                    forward::set_length(&mut parts.headers, length);
+                    if let Some(exchange) = open.exchange() {
+                        exchange.seen().flags.asked_for_usage = true;
+                    }
+                }
+                Some(Err(fault)) => return Ok(answer(open, own::bad_body(fault))),
+                None => return Ok(answer(open, Failure::TimedOut(Limit::Total).own(&upload))),
+            }
+        }
         let mut request = Request::from_parts(parts, tap);
         watch_informational(&mut request, &gate);
 
         // 3 acquire, 4 send
-        let total = provider.config.limits.total;
-        let total_at = total.map(|total| self.shared.clock.instant(request_head) + total);
         let sent = self.send(provider, &path, request, upgrade.is_some(), &mut open, total_at).await;
         let (response, mut lease) = match sent {
             Ok(sent) => sent,

@@ -217,7 +217,7 @@ impl<B: Body<Data = Bytes>> ResponseTap<B> {
     /// server that has answered in full waves the rest of an upload off. With the upload at its end it is a cut.
     fn was_cut(&mut self) -> bool {
         let http2 = self.lease.as_ref().is_some_and(|lease| lease.version() == Version::HTTP_2);
-        http2 && !self.has_ended() && self.exchange().is_some_and(|exchange| exchange.upload().ended().is_some())
+        http2 && !self.has_ended() && self.exchange().is_some_and(|exchange| exchange.upload().handed_over().is_some())
     }
 
     /// What was handed on has left if a flush has completed since: hyper polls the next frame only after it flushed.
@@ -276,7 +276,7 @@ impl<B: Body<Data = Bytes>> ResponseTap<B> {
             let arrival = arrival.unwrap_or(now);
             let pending = stats.pending_until(arrival);
             exchange.response_end(arrival, pending);
-            reusable = exchange.upload().ended().is_some();
+            reusable = exchange.upload().handed_over().is_some();
             open.pending_at_end = Some(pending);
         }
         if let Some(lease) = self.lease.take()

@@ -121,10 +121,20 @@ impl Upload {
     /// The request has ended: arrival of its last byte, hand-over to the connection, waiting until then.
     pub fn note_end(&self, arrival: Stamp, handed_over: Stamp, waited: Nanos) {
         self.waited_before_end.store(waited.0, Ordering::Release);
-        self.handed_over.store_once(handed_over);
+        self.note_handed_over(handed_over);
+        self.note_received(arrival);
+    }
+
+    /// The request's last byte has come, and is held back: [`Upload::note_handed_over`] follows.
+    pub fn note_received(&self, arrival: Stamp) {
         self.ended.store_once(arrival);
+    }
+
+    /// The last of the body was handed to the connection.
+    pub fn note_handed_over(&self, now: Stamp) {
+        self.handed_over.store_once(now);
         if let Some(started) = &self.start().started {
-            started.sent(handed_over);
+            started.sent(now);
         }
     }
 

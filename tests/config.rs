@@ -119,7 +119,8 @@ fn a_full_configuration_writes_back_equal() {
         first_byte = \"3s\"\nidle = \"4s 500ms\"\ntotal = \"1h\"\nmax_connections = 7\npool_wait = \"8ms\"\n\
         max_streams_per_connection = 9\nidle_connection = \"10s\"\nmax_connection_age = \"11s\"\ndns_ttl = \"12s\"\n\
         [[upstreams]]\nurl = \"http://b.example:81\"\n\
-        [[routes]]\ndefault = true\nupstream = \"a\"\n[[routes]]\nhost = \"B.example\"\nupstream = \"b.example\"\n\
+        [[routes]]\ndefault = true\nupstream = \"a\"\nask_for_usage = true\n\
+        [[routes]]\nhost = \"B.example\"\nupstream = \"b.example\"\n\
         [[routes]]\npath_prefix = \"/\"\nupstream = \"a\"\n\
         [metrics]\nmax_series = 1_000\ndeadlines = []\n[[metrics.workloads]]\nname = \"w\"\ninput_tokens = [0x10, 20]\n\
         header = \"x-w\"\nheader_value = \"v\"\n\
@@ -208,6 +209,7 @@ fn variables_stand_between_flags_and_file() {
             .env("STREAMGAUGE_LISTEN", "127.0.0.1:11,127.0.0.1:12")
             .env("STREAMGAUGE_LOG_LEVEL", "debug")
             .env("STREAMGAUGE_WORKERS", "")
+            .env("STREAMGAUGE_ASK_FOR_USAGE", "true")
             .env("STREAMGAUGE_UPSTREAM", "")
             .output()
             .unwrap();
@@ -219,6 +221,7 @@ fn variables_stand_between_flags_and_file() {
     assert_eq!(config.listeners.len(), 2, "the variable stands above the file");
     assert_eq!(config.listeners[1].address.port(), 12);
     assert_eq!((&*config.upstreams[0].name, config.workers), ("openai", None), "an empty variable is none");
+    assert!(config.routes.iter().all(|route| route.ask_for_usage), "a variable without a value of its own");
     let check = args("streamgauge check").config().unwrap();
     assert_eq!(check.log_level, "debug", "a variable does not hinder a subcommand");
     assert!(matches!(cli::parse_from(["streamgauge", "version"]), Ok(Command::Version)));
@@ -250,7 +253,7 @@ fn help_shows_every_flag_with_its_variable() {
     let help = help.to_string();
     let (options, _) = help.split_once("Examples:").unwrap();
     let flags: Vec<&str> = options.lines().filter_map(|line| line.trim_start().strip_prefix("--")).collect();
-    assert_eq!(flags.len(), 10, "{flags:?}");
+    assert_eq!(flags.len(), 11, "{flags:?}");
     for flag in flags {
         let name = flag.split(' ').next().unwrap();
         let variable = format!("[env: STREAMGAUGE_{}]", name.to_uppercase().replace('-', "_"));
@@ -264,9 +267,27 @@ fn help_shows_every_flag_with_its_variable() {
 }
 
 #[test]
-fn a_provider_hint_is_a_dialects_name() {
-    let dialects = [Dialect::OpenAiChat, Dialect::OpenAiResponses, Dialect::Anthropic];
-    assert_eq!(dialects.map(Dialect::as_str), PROVIDERS);
+fn a_provider_hint_is_the_name_of_a_dialect_that_is_read() {
+    let read = Dialect::ALL.into_iter().filter(|dialect| *dialect != Dialect::Other);
+    assert!(read.map(Dialect::as_str).eq(PROVIDERS), "{PROVIDERS:?}");
+    assert!(PROVIDERS.iter().all(|name| commented().contains(name)), "each is explained in the file");
+}
+
+#[test]
+fn usage_is_asked_for_where_a_route_or_the_flag_says_so() {
+    let asks = |config: &Config| config.routes.iter().map(|route| route.ask_for_usage).collect::<Vec<_>>();
+    let file = format!(
+        "{TWO}[[routes]]\ndefault = true\nupstream = \"a\"\nask_for_usage = true\n\
+         [[routes]]\npath_prefix = \"/b\"\nupstream = \"b\"\n"
+    );
+    assert_eq!(asks(&read(&file).unwrap()), [false, true]);
+    let all = Overrides { ask_for_usage: true, ..Overrides::default() };
+    assert_eq!(asks(&Config::from_toml(&file, Path::new("f.toml"), &all).unwrap()), [true, true]);
+    assert_eq!(asks(&read(ONE).unwrap()), [false]);
+    assert_eq!(asks(&Config::from_toml(ONE, Path::new("f.toml"), &all).unwrap()), [true]);
+    let flags = "streamgauge --upstream a=https://a.example --upstream b=https://b.example";
+    assert_eq!(asks(&args(flags).config().unwrap()), [false, false]);
+    assert_eq!(asks(&args(&format!("{flags} --ask-for-usage")).config().unwrap()), [true, true]);
 }
 
 /// Each a fault a user makes; the snapshot is what they read.
@@ -321,6 +342,10 @@ fn refusals() {
         ("a prefix without slash", routes("[[routes]]\npath_prefix = \"openai\"\nupstream = \"a\"")),
         ("a host with a port", routes("[[routes]]\nhost = \"h:80\"\nupstream = \"a\"")),
         ("a host with a star", routes("[[routes]]\nhost = \"*.h\"\nupstream = \"a\"")),
+        (
+            "wrong type: string for a route's boolean",
+            routes("[[routes]]\ndefault = true\nupstream = \"a\"\nask_for_usage = \"yes\""),
+        ),
         ("strip_prefix without prefix", routes("[[routes]]\nhost = \"h\"\nstrip_prefix = true\nupstream = \"a\"")),
         (
             "a route that is never reached",

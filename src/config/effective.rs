@@ -105,6 +105,7 @@ fn route(out: &mut Writer, route: &Route) {
         Matches::Default => out.bare("default", true),
     }
     out.text("upstream", &route.upstream.name);
+    out.bare("ask_for_usage", route.ask_for_usage);
 }
 
 fn workload(out: &mut Writer, workload: &Workload) {

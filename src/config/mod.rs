@@ -88,6 +88,8 @@ pub struct Overrides {
     pub admin: Option<String>,
     pub access_log: Option<String>,
     pub log_level: Option<String>,
+    /// Every route asks for usage; without it each says for itself.
+    pub ask_for_usage: bool,
 }
 
 /// One address clients connect to.
@@ -141,8 +143,31 @@ pub struct Upstream {
     pub limits: UpstreamLimits,
 }
 
-/// What [`Upstream::provider`] may say: the names of the dialects.
-pub const PROVIDERS: [&str; 3] = ["openai_chat", "openai_responses", "anthropic"];
+/// What [`Upstream::provider`] may say: the names of the dialects that are read.
+pub const PROVIDERS: [&str; 22] = [
+    "openai_chat",
+    "openai_responses",
+    "openai_media",
+    "realtime",
+    "anthropic",
+    "ollama",
+    "gemini",
+    "gemini_interactions",
+    "gemini_live",
+    "cohere",
+    "cohere_v1",
+    "tgi",
+    "sglang",
+    "llama_cpp",
+    "lm_studio",
+    "triton",
+    "bedrock_converse",
+    "bedrock_invoke",
+    "dashscope",
+    "watsonx",
+    "replicate",
+    "plain",
+];
 
 /// Which certificate authorities are trusted.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -218,6 +243,8 @@ pub struct Route {
     pub matches: Matches,
     /// Take the matched prefix off before the base path is put on.
     pub strip_prefix: bool,
+    /// Chat completions that stream and do not say whether they want their usage are made to ask for it.
+    pub ask_for_usage: bool,
     /// Where it leads.
     pub upstream: Arc<Upstream>,
     /// Its place in [`Config::upstreams`], so that what belongs to an upstream can be kept in a list beside them.

@@ -30,6 +30,14 @@ pub(super) fn read(
     overrides: &Overrides,
     faults: &Faults<'_>,
 ) -> (Vec<Draft>, Option<Vec<Route>>) {
+    let (upstreams, mut routes) = written(root, overrides, faults);
+    if overrides.ask_for_usage {
+        routes.iter_mut().flatten().for_each(|route| route.ask_for_usage = true);
+    }
+    (upstreams, routes)
+}
+
+fn written(root: &mut Section<'_>, overrides: &Overrides, faults: &Faults<'_>) -> (Vec<Draft>, Option<Vec<Route>>) {
     let written = file_upstreams(root, faults);
     let sections = root.tables("routes");
     let any_section = !sections.is_empty();
@@ -196,6 +204,7 @@ fn file_routes(sections: Vec<Section<'_>>, upstreams: &[Draft], faults: &Faults<
         if strip == Some(true) && !section.wrote("path_prefix") {
             faults.add(&section.at_of("strip_prefix"), "only with `path_prefix`");
         }
+        let ask_for_usage = section.boolean("ask_for_usage").unwrap_or_default();
         let target = target(&mut section, upstreams, faults);
         if let Some((matches, at)) = &matches {
             if let Some((_, first)) = earlier.iter().find(|(first, _)| covers(first, matches)) {
@@ -205,11 +214,10 @@ fn file_routes(sections: Vec<Section<'_>>, upstreams: &[Draft], faults: &Faults<
             earlier.push((matches.clone(), at.key.clone()));
         }
         section.finish();
-        routes.push(
-            matches
-                .zip(target)
-                .map(|((matches, _), (upstream, index))| route(matches, strip.unwrap_or_default(), &upstream, index)),
-        );
+        routes.push(matches.zip(target).map(|((matches, _), (upstream, index))| Route {
+            ask_for_usage,
+            ..route(matches, strip.unwrap_or_default(), &upstream, index)
+        }));
     }
     let mut routes: Vec<Route> = routes.into_iter().collect::<Option<_>>()?;
     routes.sort_by_key(|route| route.matches == Matches::Default);
@@ -274,7 +282,7 @@ fn covers(first: &Matches, later: &Matches) -> bool {
 }
 
 fn route(matches: Matches, strip_prefix: bool, upstream: &Arc<Upstream>, upstream_index: usize) -> Route {
-    Route { matches, strip_prefix, upstream: Arc::clone(upstream), upstream_index }
+    Route { matches, strip_prefix, ask_for_usage: false, upstream: Arc::clone(upstream), upstream_index }
 }
 
 /// One alone serves every path; each of several serves the paths under `/NAME`, which is taken off.

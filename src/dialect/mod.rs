@@ -6,6 +6,7 @@
 //! and keeps what the whole exchange said ([`Facts`]). [`observer::Observer`] joins the two for one response.
 
 mod anthropic;
+pub mod ask_for_usage;
 mod bedrock_converse;
 mod bedrock_invoke;
 mod cohere;
@@ -45,6 +46,7 @@ use std::ops::{BitOr, BitOrAssign};
 use self::rules::Rules;
 
 pub use self::{
+    ask_for_usage::{ask_for_usage, may_ask_for_usage},
     limits::RateLimit,
     observer::Observer,
     recognise::{Recognised, recognise},
@@ -159,6 +161,11 @@ impl Dialect {
             Self::Plain => "plain",
             Self::Other => "other",
         }
+    }
+
+    /// The dialect of this name; absent if none has it.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|dialect| dialect.as_str() == name)
     }
 
     /// How its events are read.

@@ -116,23 +116,44 @@ const ROWS: &[Row] = &[
 
 const ANTHROPIC_VERSION: HeaderName = HeaderName::from_static("anthropic-version");
 
-/// Recognises a request by its method and the end of its path. `provider` is the upstream's configured hint: what is sent
-/// to `anthropic` speaks no other dialect.
+/// Recognises a request by its method and the end of its path. `provider` is the upstream's configured hint, the name of
+/// the dialect spoken there where the path does not tell; a name of none says nothing.
+///
+/// Where several dialects have one path, [`super::RequestScan`] tells them apart by the body.
 pub fn recognise(parts: &Parts, provider: Option<&str>) -> Recognised {
     let path = parts.uri.path();
     let path = path.strip_suffix('/').unwrap_or(path);
     let fits = |row: &&Row| row.verb.fits(&parts.method) && row.path.fits(path);
-    let mut recognised =
-        ROWS.iter().find(fits).map_or(Recognised { endpoint: Endpoint::Other, dialect: Dialect::Other }, |row| {
-            Recognised { endpoint: row.endpoint, dialect: row.dialect }
-        });
-    if parts.headers.contains_key(UPGRADE) && parts.method == Method::GET && path.ends_with("/responses") {
-        recognised = Recognised { endpoint: Endpoint::Realtime, dialect: Dialect::OpenAiResponses };
+    let row = ROWS.iter().find(fits);
+    let mut recognised = row.map_or(Recognised { endpoint: Endpoint::Other, dialect: Dialect::Other }, |row| {
+        Recognised { endpoint: row.endpoint, dialect: row.dialect }
+    });
+    let upgrades = parts.headers.contains_key(UPGRADE) && parts.method == Method::GET;
+    if upgrades && path.ends_with("/responses") {
+        return Recognised { endpoint: Endpoint::Realtime, dialect: Dialect::OpenAiResponses };
     }
-    if parts.headers.contains_key(ANTHROPIC_VERSION) || provider == Some("anthropic") {
+    let provider = provider.and_then(Dialect::named);
+    match provider {
+        Some(dialect) if row.is_none() && dialect.is_asked_by(&parts.method, upgrades) => {
+            return Recognised { endpoint: dialect.endpoint(), dialect };
+        }
+        Some(dialect) if shares_path(recognised, path, dialect) => recognised.dialect = dialect,
+        _ => {}
+    }
+    if parts.headers.contains_key(ANTHROPIC_VERSION) || provider == Some(Dialect::Anthropic) {
         recognised.dialect = anthropic(recognised);
     }
     recognised
+}
+
+/// Whether a path that several dialects have is this one's, too.
+fn shares_path(recognised: Recognised, path: &str, dialect: Dialect) -> bool {
+    match (recognised.endpoint, recognised.dialect) {
+        (Endpoint::Chat, Dialect::Other) => dialect.endpoint() == Endpoint::Chat,
+        (Endpoint::Chat, Dialect::CohereV1) => dialect == Dialect::OpenAiChat,
+        (_, Dialect::Tgi) => path.ends_with("/generate") && matches!(dialect, Dialect::Sglang | Dialect::Triton),
+        _ => false,
+    }
 }
 
 /// The dialect of a request that says it speaks Anthropic's: chat completions and responses are still what they are.
@@ -140,6 +161,39 @@ const fn anthropic(recognised: Recognised) -> Dialect {
     match recognised.endpoint {
         Endpoint::Messages | Endpoint::Completions => Dialect::Anthropic,
         _ => recognised.dialect,
+    }
+}
+
+impl Dialect {
+    /// What is asked for in this dialect by a path that is not known; [`Endpoint::Other`] if it may be several things.
+    pub const fn endpoint(self) -> Endpoint {
+        match self {
+            Self::OpenAiChat
+            | Self::Ollama
+            | Self::Cohere
+            | Self::CohereV1
+            | Self::LmStudio
+            | Self::BedrockConverse => Endpoint::Chat,
+            Self::OpenAiResponses => Endpoint::Responses,
+            Self::Anthropic => Endpoint::Messages,
+            Self::Realtime | Self::GeminiLive => Endpoint::Realtime,
+            Self::Gemini
+            | Self::GeminiInteractions
+            | Self::Tgi
+            | Self::Sglang
+            | Self::LlamaCpp
+            | Self::Triton
+            | Self::BedrockInvoke
+            | Self::DashScope
+            | Self::Watsonx
+            | Self::Replicate => Endpoint::Generate,
+            Self::OpenAiMedia | Self::Plain | Self::Other => Endpoint::Other,
+        }
+    }
+
+    /// Whether a request of this method may ask for output: by a `POST`, of dialects over WebSockets by an upgrade.
+    fn is_asked_by(self, method: &Method, upgrades: bool) -> bool {
+        if self.endpoint() == Endpoint::Realtime { upgrades } else { method == Method::POST }
     }
 }
 
@@ -267,5 +321,47 @@ mod tests {
         let legacy = Request::post("/v1/completions").body(()).unwrap().into_parts().0;
         assert_eq!(recognise(&legacy, Some("anthropic")).dialect, Dialect::Anthropic);
         assert_eq!(recognise(&legacy, Some("openai")).dialect, Dialect::OpenAiChat);
+    }
+
+    #[test]
+    fn an_unknown_path_is_read_by_the_provider_s_dialect() {
+        for dialect in Dialect::ALL {
+            let post = |path: &str| {
+                let parts = Request::post(path).body(()).unwrap().into_parts().0;
+                recognise(&parts, Some(dialect.as_str()))
+            };
+            let socket = dialect.endpoint() == Endpoint::Realtime;
+            let own = Recognised { endpoint: dialect.endpoint(), dialect };
+            let none = Recognised { endpoint: Endpoint::Other, dialect: Dialect::Other };
+            for path in ["/", "/score", "/v1/projects/p/publishers/mistralai/models/m:streamRawPredict"] {
+                assert_eq!(post(path), if socket { none } else { own }, "{dialect:?} {path}");
+            }
+            let upgrade = Request::get("/ws").header("upgrade", "websocket").body(()).unwrap().into_parts().0;
+            assert_eq!(recognise(&upgrade, Some(dialect.as_str())), if socket { own } else { none }, "{dialect:?}");
+            let get = Request::get("/health").body(()).unwrap().into_parts().0;
+            assert_eq!(recognise(&get, Some(dialect.as_str())), none, "{dialect:?}");
+            // What the table knows stays.
+            assert_eq!(post("/v1/chat/completions").dialect, Dialect::OpenAiChat, "{dialect:?}");
+            assert_eq!(post("/v1/messages/count_tokens"), none, "{dialect:?}");
+            assert_eq!(post("/v1/responses").dialect, Dialect::OpenAiResponses, "{dialect:?}");
+        }
+    }
+
+    #[test]
+    fn of_dialects_with_one_path_the_provider_names_its_own() {
+        for (path, provider, dialect) in [
+            ("/generate", "sglang", Dialect::Sglang),
+            ("/generate", "triton", Dialect::Triton),
+            ("/generate", "anthropic", Dialect::Tgi),
+            ("/generate_stream", "sglang", Dialect::Tgi),
+            ("/v1/chat", "openai_chat", Dialect::OpenAiChat),
+            ("/v1/chat", "cohere", Dialect::CohereV1),
+            ("/chat", "cohere", Dialect::Cohere),
+            ("/chat", "gemini", Dialect::Other),
+            ("/chat", "no_such_dialect", Dialect::Other),
+        ] {
+            let parts = Request::post(path).body(()).unwrap().into_parts().0;
+            assert_eq!(recognise(&parts, Some(provider)).dialect, dialect, "{path} {provider}");
+        }
     }
 }

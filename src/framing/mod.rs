@@ -2,14 +2,16 @@
 //! (Only what is compressed needs a window, and may be corrupt.)
 //!
 //! [`inflate`] undoes a body's compression; [`sse`], [`ndjson`], [`mod@array`] and [`messages`] cut a body into events; [`json`]
-//! walks a document for the fields of a [`json::Tree`]; [`wrapped`] undoes what stands around one; [`twin`] knows an event again that differs from an earlier one in
-//! nothing but values nobody asked for.
+//! walks a document for the fields of a [`json::Tree`], [`multipart`] a form for its small ones; [`wrapped`] undoes what
+//! stands around a document; [`twin`] knows an event again that differs from an earlier one in nothing but values nobody
+//! asked for.
 
 pub mod array;
 mod bytes;
 pub mod inflate;
 pub mod json;
 pub mod messages;
+pub mod multipart;
 pub mod ndjson;
 pub mod sse;
 pub mod twin;

@@ -36,29 +36,11 @@ pub(super) struct Own {
 
 impl Failure {
     pub(super) fn own(self, upload: &Upload) -> Own {
-        match (self, upload.fault()) {
-            (_, Some(UploadFault::TooLarge)) => Own {
-                status: StatusCode::PAYLOAD_TOO_LARGE,
-                code: "request_too_large",
-                message: "the request's body is larger than this gateway takes (limits.max_request_body)".into(),
-                outcome: Outcome::ClientError,
-                limit: Some(Limit::RequestBody),
-            },
-            (_, Some(UploadFault::Malformed)) => Own {
-                status: StatusCode::BAD_REQUEST,
-                code: "bad_request_body",
-                message: "the request's body is not framed as HTTP has it".into(),
-                outcome: Outcome::ClientError,
-                limit: None,
-            },
-            (_, Some(UploadFault::Gone)) => Own {
-                status: StatusCode::BAD_REQUEST,
-                code: "client_gone",
-                message: "the request's body ended early".into(),
-                outcome: Outcome::ClientGone,
-                limit: None,
-            },
-            (Self::Unreachable(error), None) => {
+        if let Some(fault) = upload.fault() {
+            return bad_body(fault);
+        }
+        match self {
+            Self::Unreachable(error) => {
                 let limit = error.timed_out.then_some(match error.stage {
                     Stage::Pool => Limit::PoolWait,
                     _ => Limit::Connect,
@@ -72,21 +54,21 @@ impl Failure {
                     limit,
                 }
             }
-            (Self::Reset(error), None) => Own {
+            Self::Reset(error) => Own {
                 status: StatusCode::BAD_GATEWAY,
                 code: "upstream_reset",
                 message: format!("the upstream broke off before its answer: {}", chain(&error)),
                 outcome: Outcome::UpstreamReset,
                 limit: None,
             },
-            (Self::Coded, None) => Own {
+            Self::Coded => Own {
                 status: StatusCode::NOT_IMPLEMENTED,
                 code: "transfer_coding",
                 message: "a transfer coding beside `chunked` can't be passed on over HTTP/2".into(),
                 outcome: Outcome::ClientError,
                 limit: None,
             },
-            (Self::TimedOut(limit), None) => Own {
+            Self::TimedOut(limit) => Own {
                 status: StatusCode::GATEWAY_TIMEOUT,
                 code: "upstream_timeout",
                 message: format!("the upstream did not answer within the limit `{}`", limit.as_str()),
@@ -94,6 +76,33 @@ impl Failure {
                 limit: Some(limit),
             },
         }
+    }
+}
+
+/// The request's body broke.
+pub(super) fn bad_body(fault: UploadFault) -> Own {
+    match fault {
+        UploadFault::TooLarge => Own {
+            status: StatusCode::PAYLOAD_TOO_LARGE,
+            code: "request_too_large",
+            message: "the request's body is larger than this gateway takes (limits.max_request_body)".into(),
+            outcome: Outcome::ClientError,
+            limit: Some(Limit::RequestBody),
+        },
+        UploadFault::Malformed => Own {
+            status: StatusCode::BAD_REQUEST,
+            code: "bad_request_body",
+            message: "the request's body is not framed as HTTP has it".into(),
+            outcome: Outcome::ClientError,
+            limit: None,
+        },
+        UploadFault::Gone => Own {
+            status: StatusCode::BAD_REQUEST,
+            code: "client_gone",
+            message: "the request's body ended early".into(),
+            outcome: Outcome::ClientGone,
+            limit: None,
+        },
     }
 }
 

@@ -65,7 +65,7 @@ fn recorder(models: &[&str]) -> (Recorder, Arc<UpstreamHandles>) {
 }
 
 fn facts(model: &str) -> RequestFacts {
-    RequestFacts { model: Some(model.into()), stream: Some(true) }
+    RequestFacts { model: Some(model.into()), stream: Some(true), dialect: None }
 }
 
 /// A whole stream: request at 1,000 ms, sent at 1,001, first output at 1,251, over at 2,000; 101 tokens.

@@ -214,7 +214,8 @@ impl Departing {
     ///
     /// HTTP/1.1: the socket's own writes, since nothing else is written there. HTTP/2: the hand-over to the connection.
     fn by(&self, upload: &Upload, until: Stamp) -> Sent {
-        let ended = upload.ended().is_some_and(|ended| ended <= until);
+        // What is held back has ended, and has not left.
+        let ended = upload.handed_over().is_some() && upload.ended().is_some_and(|ended| ended <= until);
         let stats = &self.stats;
         if self.multiplexed {
             let last = upload.handed_over().map(|last| last.max(self.handed_over)).filter(|last| *last <= until);

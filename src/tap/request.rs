@@ -1,5 +1,7 @@
 //! The request's body on its way to the upstream.
 
+mod hold;
+
 use std::{
     pin::Pin,
     sync::{
@@ -16,6 +18,7 @@ use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 use tokio::sync::Notify;
 
+use self::hold::Held;
 use super::BodyError;
 use crate::{
     clock::{Clock, Nanos, Stamp},
@@ -40,6 +43,9 @@ pub struct RequestTap {
     gate: Option<Gate>,
     http2: bool,
     to_http1: bool,
+    /// What has come is not handed on yet.
+    is_held: bool,
+    held: Option<Box<Held>>,
 }
 
 /// A request's body as it is sent. Boxed, since the channel into each upstream connection has room for 32 requests laid
@@ -86,6 +92,8 @@ impl RequestTap {
             gate,
             http2: parts.http2,
             to_http1: false,
+            is_held: false,
+            held: None,
         });
         if tap.inner.is_end_stream() {
             tap.gate = None;
@@ -115,6 +123,10 @@ impl RequestTap {
         {
             self.upload.start_with(facts, &self.recorder, &self.handles, self.request_head);
         }
+        if self.is_held {
+            self.upload.note_received(arrival);
+            return;
+        }
         let waited = self
             .upstream
             .as_ref()
@@ -137,32 +149,21 @@ impl RequestTap {
         }
         Ok(arrival)
     }
-}
 
-impl Body for RequestTap {
-    type Data = Bytes;
-    type Error = BodyError;
-
-    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
-        let this = &mut *self;
-        if let Some(gate) = &mut this.gate {
-            this.upload.await_100(this.clock.now());
-            ready!(gate.poll(cx));
-            this.upload.note_100(this.clock.now());
-            this.gate = None;
-        }
-        match ready!(Pin::new(&mut this.inner).poll_frame(cx)) {
+    /// The next frame from the client.
+    fn poll_inner(&mut self, cx: &mut Context<'_>) -> PolledFrame {
+        match ready!(Pin::new(&mut self.inner).poll_frame(cx)) {
             Some(Ok(frame)) => {
                 if let Some(bytes) = frame.data_ref() {
-                    let arrival = this.data(bytes)?;
+                    let arrival = self.data(bytes)?;
                     // Of a body of known length hyper's HTTP/1 client asks for no more than that.
-                    let filled = this.to_http1 && this.inner.size_hint().exact() == Some(0);
-                    if filled || this.inner.is_end_stream() {
-                        this.ended(arrival);
+                    let filled = self.to_http1 && self.inner.size_hint().exact() == Some(0);
+                    if filled || self.inner.is_end_stream() {
+                        self.ended(arrival);
                     }
                 } else {
-                    let arrival = this.downstream.last_read().unwrap_or(this.request_head);
-                    this.ended(arrival);
+                    let arrival = self.downstream.last_read().unwrap_or(self.request_head);
+                    self.ended(arrival);
                 }
                 Poll::Ready(Some(Ok(frame)))
             }
@@ -173,28 +174,52 @@ impl Body for RequestTap {
                     .is_some_and(|source| {
                         matches!(source.kind(), std::io::ErrorKind::InvalidInput | std::io::ErrorKind::InvalidData)
                     });
-                this.upload.note_fault(if malformed { UploadFault::Malformed } else { UploadFault::Gone });
+                self.upload.note_fault(if malformed { UploadFault::Malformed } else { UploadFault::Gone });
                 Poll::Ready(Some(Err(error.into())))
             }
             None => {
-                if this.http2 && this.upload.ended().is_none() && !this.inner.is_end_stream() {
+                if self.http2 && self.upload.ended().is_none() && !self.inner.is_end_stream() {
                     // As for responses (`ResponseTap::was_cut`); no client has a reason to end its request like that.
-                    this.upload.note_fault(UploadFault::Gone);
+                    self.upload.note_fault(UploadFault::Gone);
                     return Poll::Ready(Some(Err("the request's stream was reset".into())));
                 }
-                let arrival = this.downstream.last_read().unwrap_or(this.request_head);
-                this.ended(arrival);
+                let arrival = self.downstream.last_read().unwrap_or(self.request_head);
+                self.ended(arrival);
                 Poll::Ready(None)
             }
         }
     }
+}
+
+type PolledFrame = Poll<Option<Result<Frame<Bytes>, BodyError>>>;
+
+impl Body for RequestTap {
+    type Data = Bytes;
+    type Error = BodyError;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> PolledFrame {
+        let this = &mut *self;
+        if let Some(gate) = &mut this.gate {
+            this.upload.await_100(this.clock.now());
+            ready!(gate.poll(cx));
+            this.upload.note_100(this.clock.now());
+            this.gate = None;
+        }
+        if let Some(frame) = this.next_held() {
+            return Poll::Ready(Some(Ok(frame)));
+        }
+        if this.held.as_ref().is_some_and(|held| held.is_whole()) {
+            return Poll::Ready(None);
+        }
+        this.poll_inner(cx)
+    }
 
     fn is_end_stream(&self) -> bool {
-        self.inner.is_end_stream()
+        self.held.as_ref().map_or_else(|| self.inner.is_end_stream(), |held| held.is_end_stream(&self.inner))
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.inner.size_hint()
+        self.held.as_ref().map_or_else(|| self.inner.size_hint(), |held| held.size_hint(&self.inner))
     }
 }
 

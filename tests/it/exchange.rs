@@ -132,7 +132,7 @@ fn drive(events: &[(Event, u64)], cause: Cause, step_back: bool) -> Vec<Observat
             Event::Leased(dialled) => exchange.leased(now, !dialled, *dialled),
             Event::RequestEnd => upload.note_end(now, now, wait),
             Event::Started(stream) => {
-                let facts = RequestFacts { model: Some("m".to_owned()), stream: Some(*stream) };
+                let facts = RequestFacts { model: Some("m".to_owned()), stream: Some(*stream), dialect: None };
                 upload.start_with(facts, &recorder, &handles, now);
             }
             Event::Sent => {

@@ -6,6 +6,7 @@
 #![expect(clippy::expect_used, clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 #![expect(unreachable_pub, reason = "a crate of tests has no outside")]
 
+mod ask_for_usage;
 mod backpressure;
 mod bad_input;
 mod compressed;
@@ -15,6 +16,7 @@ mod floors;
 mod marks;
 mod outcomes;
 mod pool;
+mod recognising;
 mod reported;
 mod shutdown;
 mod stages;
