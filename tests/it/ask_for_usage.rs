@@ -304,6 +304,33 @@ async fn a_client_that_expects_a_100_is_told_to_go_on_and_the_upstream_is_asked(
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_has_come_has_not_left_while_the_upstream_s_100_is_awaited() {
+    let mut world = World::new(WorldOptions { upstream: |upstream| upstream.limits.head = Some(ms(500)), ..asking() });
+    let mut client = world.client();
+    client.send(post(CHAT, "Expect: 100-continue\r\n", BODY)).await;
+    let mut up = world.upstream().await;
+    up.head().await;
+    // The limit runs from the departure, which is a second later: this upstream knows of no 100.
+    up.read(ASKING.len()).await;
+    sleep(ms(400)).await;
+    up.send(OK).await;
+    client.read_to("{}").await;
+    let record = world.record().await;
+    assert_eq!((record.outcome, record.flags.early_response), (Outcome::Complete, false));
+    assert_eq!(stages(&record), [("upload", 1000), ("first_output_wait", 400)]);
+
+    // Refused by the head alone: the body was here, and never left.
+    let mut client = world.client();
+    client.send(post(CHAT, "Expect: 100-continue\r\n", BODY)).await;
+    up.head().await;
+    up.send("HTTP/1.1 401 Unauthorized\r\ncontent-length: 0\r\n\r\n").await;
+    client.read_to("401").await;
+    let record = world.record().await;
+    assert_eq!((record.outcome, record.flags.early_response), (Outcome::Upstream4xx, true));
+    assert_eq!(record.request_bytes, BODY.len() as u64);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_request_that_was_changed_is_sent_again_whole() {
     let mut world = World::new(asking());
     let mut client = world.client();
