@@ -75,8 +75,18 @@ impl Head {
         let mut reported = if stream { &self.stream } else { &self.plain }.reported();
         reported.ttft_of_head = reported.ttft.is_some();
         facts.reported = facts.reported.or(reported);
-        if !stream && !facts.usage.is_known() {
-            facts.usage.clone_from(&self.usage);
+        if stream {
+            return;
+        }
+        let (usage, head) = (&mut facts.usage, &self.usage);
+        // The input's counts belong together: cached tokens are inside of it.
+        if usage.input.is_none() {
+            (usage.input, usage.cached, usage.cache_write) = (head.input, head.cached, head.cache_write);
+            usage.raw.extend(head.raw.iter().filter(|(name, _)| !is_of_output(name)));
+        }
+        if usage.output.is_none() {
+            usage.output = head.output;
+            usage.raw.extend(head.raw.iter().filter(|(name, _)| is_of_output(name)));
         }
     }
 }
@@ -98,6 +108,10 @@ const COUNTS: [&str; 6] = [
     "x-prompt-tokens",
     "x-generated-tokens",
 ];
+
+fn is_of_output(name: &str) -> bool {
+    matches!(name, "x-amzn-bedrock-output-token-count" | "x-generated-tokens")
+}
 
 impl Said {
     fn take(&mut self, name: &str, value: &[u8], headers: &HeaderMap) {

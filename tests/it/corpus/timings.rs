@@ -1,16 +1,15 @@
 //! What recorded providers say of their own time: the reference's raw values, made times by a table of this test's own. And
 //! of their limits: every number in a head.
 
-use std::{collections::BTreeMap, fs, path::Path};
+use std::{collections::BTreeMap, fs};
 
-use http::Request;
 use serde_json::{Map, Value};
 use streamgauge::{
     clock::Nanos,
-    dialect::{Observer, Reported, limits::rate_limits, recognise},
+    dialect::{Observer, Reported, limits::rate_limits},
 };
 
-use super::{Row, corpus, expected, head};
+use super::{Recording, Row, corpus, expected, head};
 
 /// What becomes of a raw value, in nanoseconds per unit.
 #[derive(Clone, Copy)]
@@ -76,14 +75,14 @@ fn recorded_providers_time_themselves_as_expected() {
     let mut tally: BTreeMap<String, (usize, Vec<String>)> = BTreeMap::new();
     for (table, streamed) in [("EXPECTED.tsv", true), ("EXPECTED_NONSTREAM.tsv", false)] {
         for row in expected(&corpus, table).iter().filter(|row| !row["timings"].is_empty()) {
-            let (family, name) = (&row["dialect"], &row["name"]);
-            let (ran, wrong) = tally.entry(family.clone()).or_default();
+            let recording = Recording::load(&corpus.join(&row["dialect"]).join(&row["name"]), row.clone(), streamed);
+            let (ran, wrong) = tally.entry(recording.family.clone()).or_default();
             *ran += 1;
             let expected = said(row, streamed);
-            let found = read(&corpus.join(family), name).expect("a recording");
+            let found = read(&recording);
             values += expected.named().iter().filter(|(_, span)| span.is_some()).count();
             if found != expected {
-                wrong.push(format!("{family}/{name}: {found:?}, expected {expected:?}"));
+                wrong.push(format!("{}: {found:?}, expected {expected:?}", recording.name));
             }
         }
     }
@@ -127,18 +126,13 @@ fn recorded_heads_state_their_limits_and_every_number_is_taken() {
 }
 
 /// Whatever is recorded, stored compressed or of a dialect that is not read: a head says what it says.
-fn read(folder: &Path, name: &str) -> Option<Reported> {
-    let file = |kind: &str| folder.join(format!("{name}.{kind}"));
-    let request: Value = serde_json::from_slice(&fs::read(file("request.json")).ok()?).ok()?;
-    let parts = Request::builder().method(request["method"].as_str()?).uri(request["path"].as_str()?);
-    let dialect = recognise(&parts.body(()).ok()?.into_parts().0, None).dialect;
-    let head = head(&fs::read_to_string(file("response.headers")).ok()?)?;
-    let mut observer = Observer::new(dialect, &head);
-    for piece in fs::read(file("response.body")).ok()?.chunks(7) {
+fn read(recording: &Recording) -> Reported {
+    let mut observer = Observer::new(recording.dialect, &recording.head);
+    for piece in recording.body.chunks(7) {
         observer.read(piece, &mut |_| {});
     }
     observer.end(&mut |_| {});
-    Some(observer.facts().reported)
+    observer.facts().reported
 }
 
 /// The reference's raw values as times: those of the body, and of the head what the body does not say.
