@@ -125,7 +125,7 @@ pub fn recognise(parts: &Parts, provider: Option<&str>) -> Recognised {
             Recognised { endpoint: row.endpoint, dialect: row.dialect }
         });
     if parts.headers.contains_key(UPGRADE) && parts.method == Method::GET && path.ends_with("/responses") {
-        recognised = Recognised { endpoint: Endpoint::Realtime, dialect: Dialect::OpenAiResponses };
+        recognised = Recognised { endpoint: Endpoint::Responses, dialect: Dialect::OpenAiResponses };
     }
     if parts.headers.contains_key(ANTHROPIC_VERSION) || provider == Some("anthropic") {
         recognised.dialect = anthropic(recognised);
@@ -258,7 +258,7 @@ mod tests {
     #[test]
     fn headers_and_the_provider_decide_where_the_path_does_not() {
         let upgrade = Request::get("/v1/responses").header("upgrade", "websocket").body(()).unwrap().into_parts().0;
-        let socket = Recognised { endpoint: Endpoint::Realtime, dialect: Dialect::OpenAiResponses };
+        let socket = Recognised { endpoint: Endpoint::Responses, dialect: Dialect::OpenAiResponses };
         assert_eq!(recognise(&upgrade, None), socket);
         let legacy = Request::post("/v1/completions").body(()).unwrap().into_parts().0;
         assert_eq!(recognise(&legacy, Some("anthropic")).dialect, Dialect::Anthropic);
