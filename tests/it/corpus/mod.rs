@@ -6,6 +6,7 @@
 mod reading;
 mod replay;
 mod sessions;
+mod turns;
 
 use std::{
     collections::BTreeMap,
