@@ -1,6 +1,8 @@
 //! The measuring machine of one exchange: told what happened and when, it keeps the marks, reads the response, and ends
 //! as one [`Observation`]. No I/O and no clock, so a test drives it stamp by stamp.
 
+mod turn;
+
 use std::sync::{Arc, PoisonError};
 
 use http::response::Parts;
@@ -31,6 +33,8 @@ pub struct Exchange {
     answered: Option<Answered>,
     dialled: Option<Dialled>,
     newest_read: Option<Stamp>,
+    /// Nobody saw a client ask, or can say what left for it: no mark of its side is set.
+    clientless: bool,
 }
 
 /// The gateway answered by itself.
@@ -100,12 +104,18 @@ impl Exchange {
             answered: None,
             dialled: None,
             newest_read: None,
+            clientless: false,
         })
     }
 
     /// What is known so far, for whoever must fill in a plain fact.
     pub fn seen(&mut self) -> &mut Observation {
         &mut self.seen
+    }
+
+    /// The same, to look at.
+    pub const fn so_far(&self) -> &Observation {
+        &self.seen
     }
 
     /// What happens on the request's way.
@@ -145,6 +155,7 @@ impl Exchange {
         self.seen.endpoint = Endpoint::Tunnel;
         self.seen.stream = false;
         self.observer = None;
+        self.upload.tunnelled();
     }
 
     /// What the tunnel carried: up to the upstream, down to the client.
@@ -255,7 +266,10 @@ impl Exchange {
     }
 
     /// Books what one frame completed.
-    #[expect(clippy::inline_always, reason = "once per frame on the hot path, once more at the end of a stream")]
+    #[expect(
+        clippy::inline_always,
+        reason = "once per frame on the hot path; elsewhere at the end of a stream and in a turn"
+    )]
     #[inline(always)]
     fn events(&mut self, arrival: Stamp, said: Said, pending: Nanos) {
         let seen = &mut self.seen;
@@ -280,7 +294,7 @@ impl Exchange {
         }
     }
 
-    /// Marks what has come for the first time: the first event, the first output, the first answer.
+    /// Marks what has come for the first time: the first event, the first output, the first answer, the first audio.
     #[cold]
     fn firsts(&mut self, arrival: Stamp, said: Said) {
         let Self { seen, pair, upload, exemplar, .. } = self;
@@ -304,6 +318,12 @@ impl Exchange {
             timeline.first_answer = Some(arrival);
             if let (Some(pair), Some(span)) = (&pair, timeline.answer_ttft()) {
                 pair.answer_ttft(span, exemplar);
+            }
+        }
+        if said.kinds.contains(Kinds::AUDIO) && timeline.first_audio.is_none() {
+            timeline.first_audio = Some(arrival);
+            if let (Some(pair), Some(span)) = (&pair, timeline.voice_first_audio()) {
+                pair.voice_first_audio(span);
             }
         }
     }
@@ -359,7 +379,7 @@ impl Exchange {
     pub fn finish(mut self: Box<Self>, end: Stamp, cause: Cause) {
         self.seen.timeline.end = Some(end);
         self.take_dialled(end);
-        if cause == Cause::Ended && self.answered.is_none() {
+        if cause == Cause::Ended && self.answered.is_none() && !self.clientless {
             self.seen.timeline.delivered = Some(end);
         }
         self.seen.reasoning_seen = self.output_seen.contains(Kinds::REASONING);

@@ -299,6 +299,11 @@ impl Timeline {
         Some(self.first_output_delivered?.since(self.request_head))
     }
 
+    /// Voice, first audio: `first_audio − speech_stopped`. Absent where the client asked for the response by itself.
+    pub fn voice_first_audio(&self) -> Option<Nanos> {
+        Some(self.first_audio?.since(self.speech_stopped?))
+    }
+
     /// Upstream duration: `response_end − sent_last`. Absent if the upstream never ended.
     pub fn duration(&self) -> Option<Nanos> {
         Some(self.response_end?.since(self.sent_last?))

@@ -6,10 +6,7 @@ use std::{
     convert::Infallible,
     fmt,
     pin::pin,
-    sync::{
-        Arc, OnceLock,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::{Arc, OnceLock, atomic::Ordering},
     time::Duration,
 };
 
@@ -28,14 +25,13 @@ use crate::{
     exchange::{Answered, Exchange},
     forward,
     net::{ConnStats, tls::TlsError},
-    observation::{ExchangeId, Limit, Observation, Outcome},
+    observation::{Limit, Observation, Outcome},
     record::{Marked, Recorder, UpstreamHandles},
     route::{RouteTable, upstream_path},
     tap::{
         BodyLimits, Continue, Departing, Downstream, Open, RequestBody, RequestParts, RequestTap, ResponseTap, Shared,
     },
-    timeline::Timeline,
-    tunnel,
+    tunnel::{self, Watched},
     upload::Upload,
     upstream::{Connector, Dial, Dialled, Lease, Pool, Sender, pool::Wanted},
 };
@@ -47,7 +43,6 @@ pub struct Gateway {
     providers: Vec<Provider>,
     limits: config::Limits,
     session_header: Option<HeaderName>,
-    ids: Ids,
 }
 
 /// One upstream, ready to be sent to.
@@ -82,7 +77,6 @@ impl Gateway {
             routes: RouteTable::new(config),
             limits: config.limits.clone(),
             session_header: config.session_header.clone(),
-            ids: Ids::new(),
             shared: Shared::new(clock, recorder),
         })
     }
@@ -116,7 +110,7 @@ impl Gateway {
     /// Books a request whose head could not be read: the HTTP library has answered it with this status already.
     pub fn refused_head(&self, downstream: &Arc<Downstream>, status: StatusCode) {
         let arrival = downstream.stats.last_read().unwrap_or_else(|| self.shared.clock.now());
-        let seen = self.begin(arrival);
+        let seen = self.shared.begin(arrival);
         let exchange =
             Exchange::begin(seen, Arc::clone(&self.shared.recorder), None, Arc::default(), Marked::default());
         let mut open = Open::new(exchange, Arc::clone(&self.shared), Arc::clone(downstream));
@@ -152,7 +146,7 @@ impl Gateway {
         // 2 begin
         let upload = Arc::new(Upload::default());
         let recognised = recognise(&parts, provider.and_then(|provider| provider.config.provider.as_deref()));
-        let mut seen = self.begin(request_head);
+        let mut seen = self.shared.begin(request_head);
         seen.endpoint = recognised.endpoint;
         seen.dialect = recognised.dialect;
         self.describe(&mut seen, &parts);
@@ -240,7 +234,8 @@ impl Gateway {
             lease.retire();
         }
         if parts.status == StatusCode::SWITCHING_PROTOCOLS {
-            return Ok(self.switch(parts, body, upgrade, open, lease));
+            let watched = Watched::new(recognised, &parts.headers);
+            return Ok(switch(parts, body, upgrade, open, lease, watched));
         }
         if client != Version::HTTP_11 && forward::is_coded(&parts.headers) {
             return Ok(answer(open, own::coded_response()));
@@ -351,40 +346,6 @@ impl Gateway {
         }
     }
 
-    /// A 101: the answer goes down, and what follows is a tunnel.
-    fn switch(
-        &self,
-        mut parts: response::Parts,
-        body: Incoming,
-        client: Option<OnUpgrade>,
-        mut open: Open,
-        lease: Lease<RequestBody>,
-    ) -> Response<ResponseTap> {
-        let Some(client) = client else { return answer(open, own::switched_unasked()) };
-        if let Some(exchange) = open.exchange() {
-            exchange.tunnel();
-        }
-        let mut response = Response::from_parts(parts, body);
-        let upstream = hyper::upgrade::on(&mut response);
-        (parts, _) = response.into_parts();
-        forward::answer_head(&mut parts, Version::HTTP_11);
-        let shared = Arc::clone(&self.shared);
-        // Ends with its connections, or with the shutdown's deadline, which drops and thereby books it.
-        tokio::spawn(async move {
-            tokio::select! {
-                () = tunnel::run(client, upstream, open, lease, shared.clock) => {}
-                () = shared.cut_off() => {}
-            }
-        });
-        Response::from_parts(parts, ResponseTap::own(bytes::Bytes::new(), None))
-    }
-
-    /// Until it ends, an exchange would be our own fault.
-    fn begin(&self, request_head: Stamp) -> Observation {
-        let time = self.shared.clock.wall(request_head);
-        Observation::begin(self.ids.next(), time, Timeline::begin(request_head), Outcome::GatewayError)
-    }
-
     /// On a connection that pipelines, a request does not begin before the response ahead of it has left.
     fn request_head(&self, downstream: &Downstream, version: Version, headers: &HeaderMap) -> Stamp {
         let arrival = head_arrival(&downstream.stats, version, headers).unwrap_or_else(|| self.shared.clock.now());
@@ -401,6 +362,28 @@ impl Gateway {
         let session = self.session_header.as_ref().and_then(|name| parts.headers.get(name));
         seen.session = session.and_then(|value| value.to_str().ok()).map(str::to_owned);
     }
+}
+
+/// A 101: the answer goes down, and what follows is a tunnel.
+fn switch(
+    mut parts: response::Parts,
+    body: Incoming,
+    client: Option<OnUpgrade>,
+    mut open: Open,
+    lease: Lease<RequestBody>,
+    watched: Option<Watched>,
+) -> Response<ResponseTap> {
+    let Some(client) = client else { return answer(open, own::switched_unasked()) };
+    if let Some(exchange) = open.exchange() {
+        exchange.tunnel();
+    }
+    let mut response = Response::from_parts(parts, body);
+    let upstream = hyper::upgrade::on(&mut response);
+    (parts, _) = response.into_parts();
+    forward::answer_head(&mut parts, Version::HTTP_11);
+    // Ends with its connections, or with the shutdown's deadline.
+    tokio::spawn(tunnel::run(client, upstream, open, lease, watched));
+    Response::from_parts(parts, ResponseTap::own(bytes::Bytes::new(), None))
 }
 
 /// Why one sending of a request was not answered.
@@ -465,19 +448,6 @@ async fn head_within<T, E>(
         if wait.is_zero() {
             return Err(Unanswered::Limit(Limit::Head));
         }
-    }
-}
-
-/// Ids: a random start per process, then a counter spread over all bits, so that none comes twice.
-struct Ids(AtomicU64);
-
-impl Ids {
-    fn new() -> Self {
-        Self(AtomicU64::new(fastrand::u64(..)))
-    }
-
-    fn next(&self) -> ExchangeId {
-        ExchangeId(self.0.fetch_add(1, Ordering::Relaxed).wrapping_mul(0x9e37_79b9_7f4a_7c15))
     }
 }
 

@@ -63,6 +63,7 @@ pub struct Started {
     load: u32,
     ticket: Option<u64>,
     clock: Clock,
+    tunnel: bool,
     left: bool,
 }
 
@@ -147,7 +148,7 @@ impl Recorder {
     pub fn started(&self, upstream: &Arc<UpstreamHandles>, facts: &RequestFacts, request_head: Stamp) -> Started {
         let pair = upstream.pair(facts.model.as_deref(), false);
         let (load, ticket) = pair.enter(request_head, facts.stream == Some(true));
-        Started { pair, head: request_head, load, ticket, clock: self.clock, left: false }
+        Started { pair, head: request_head, load, ticket, clock: self.clock, tunnel: false, left: false }
     }
 
     /// Handles for an exchange whose head has come; a 2xx answer admits the model as a label value.
@@ -239,7 +240,7 @@ impl Recorder {
 }
 
 impl Started {
-    /// Exchanges in flight to the same upstream and model at the start, itself included.
+    /// Exchanges in flight to the same upstream and model at the start, itself included, tunnels aside.
     pub fn load(&self) -> u32 {
         self.load
     }
@@ -260,11 +261,23 @@ impl Started {
         }
     }
 
+    /// It has become a tunnel, which is nobody's load: exchanges that start from here on do not count it.
+    pub fn tunnelled(&mut self) {
+        if !std::mem::replace(&mut self.tunnel, true) {
+            self.pair.room().tunnelled();
+        }
+    }
+
     fn leave(&mut self, end: Stamp, outcome: Option<Outcome>) {
         if std::mem::replace(&mut self.left, true) {
             return;
         }
-        let waiting = self.pair.room().leave(self.head, self.ticket, end);
+        let mut room = self.pair.room();
+        if self.tunnel {
+            room.tunnel_leaves();
+        }
+        let waiting = room.leave(self.head, self.ticket, end);
+        drop(room);
         if let Some(waiting) = waiting {
             self.pair.unserved(waiting, end, outcome);
         }

@@ -23,6 +23,8 @@ pub struct Timeline {
     pub tcp: Option<Interval>,
     /// TLS handshake, when this exchange dialled.
     pub tls: Option<Interval>,
+    /// Arrival of the provider's word that the client's speech had stopped, where that began the exchange.
+    pub speech_stopped: Option<Stamp>,
     /// Departure of the request's first byte towards the upstream.
     pub sent_first: Option<Stamp>,
     /// Departure of the request's last byte towards the upstream.
@@ -37,6 +39,8 @@ pub struct Timeline {
     pub first_output: Option<Stamp>,
     /// Arrival of the last byte of the first output event with answer, refusal or audio.
     pub first_answer: Option<Stamp>,
+    /// Arrival of the last byte of the first output event with audio itself.
+    pub first_audio: Option<Stamp>,
     /// Arrival of the last byte of the last output event.
     pub last_output: Option<Stamp>,
     /// Arrival of the end of the response body.
@@ -99,6 +103,7 @@ impl Timeline {
             dns: None,
             tcp: None,
             tls: None,
+            speech_stopped: None,
             sent_first: None,
             sent_last: None,
             head_back: None,
@@ -106,6 +111,7 @@ impl Timeline {
             first_event: None,
             first_output: None,
             first_answer: None,
+            first_audio: None,
             last_output: None,
             response_end: None,
             first_output_delivered: None,

@@ -166,6 +166,13 @@ impl Upload {
         }
     }
 
+    /// The exchange has become a tunnel.
+    pub fn tunnelled(&self) {
+        if let Some(started) = &mut self.start().started {
+            started.tunnelled();
+        }
+    }
+
     /// Closes the books. An exchange whose model was never known starts here, so that each is counted once.
     pub fn close(
         &self,

@@ -130,7 +130,7 @@ pub fn recognise(parts: &Parts, provider: Option<&str>) -> Recognised {
     });
     let upgrades = parts.headers.contains_key(UPGRADE) && parts.method == Method::GET;
     if upgrades && path.ends_with("/responses") {
-        return Recognised { endpoint: Endpoint::Realtime, dialect: Dialect::OpenAiResponses };
+        return Recognised { endpoint: Endpoint::Responses, dialect: Dialect::OpenAiResponses };
     }
     let provider = provider.and_then(Dialect::named);
     match provider {
@@ -316,7 +316,7 @@ mod tests {
     #[test]
     fn headers_and_the_provider_decide_where_the_path_does_not() {
         let upgrade = Request::get("/v1/responses").header("upgrade", "websocket").body(()).unwrap().into_parts().0;
-        let socket = Recognised { endpoint: Endpoint::Realtime, dialect: Dialect::OpenAiResponses };
+        let socket = Recognised { endpoint: Endpoint::Responses, dialect: Dialect::OpenAiResponses };
         assert_eq!(recognise(&upgrade, None), socket);
         let legacy = Request::post("/v1/completions").body(()).unwrap().into_parts().0;
         assert_eq!(recognise(&legacy, Some("anthropic")).dialect, Dialect::Anthropic);

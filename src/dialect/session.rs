@@ -39,6 +39,8 @@ pub enum Asked {
     },
     /// The youngest turn, which nothing has answered, begins with this message instead.
     Again,
+    /// The client says goodbye: it will ask for nothing more.
+    Goodbye,
     /// Anything else.
     Nothing,
 }
@@ -57,6 +59,8 @@ pub enum Told {
     Last(usize, Signal, Box<Facts>),
     /// The last event of a response that nobody was seen to ask for, and what all of it said: it can't be timed.
     Unasked(Box<Facts>),
+    /// The provider says goodbye: no open turn will be answered any more.
+    Goodbye,
     /// No event of a turn.
     Nothing,
 }
@@ -101,7 +105,7 @@ impl Session {
                     asked(state.asked(wish));
                 }
             }
-            Piece::Close(_) => {}
+            Piece::Close(_) => asked(Asked::Goodbye),
         });
         state.lose(client.lost());
     }
@@ -120,7 +124,7 @@ impl Session {
                     told(state.told(read, reader));
                 }
             }
-            Piece::Close(_) => {}
+            Piece::Close(_) => told(Told::Goodbye),
         });
         state.lose(server.lost());
     }

@@ -38,6 +38,7 @@ pub struct Catalogue {
     pub ttft: Histograms,
     pub answer_ttft: Histograms,
     pub client_ttft: Histograms,
+    pub voice_first_audio: Histograms,
     pub ttfb: Histograms,
     pub first_event: Histograms,
     pub ttft_by_input: Histograms,
@@ -169,6 +170,16 @@ impl Catalogue {
                 .seconds()
                 .bounds(FINE)
                 .with_exemplars(),
+            )?,
+            voice_first_audio: list.add(
+                Desc::new(
+                    "streamgauge_voice_first_audio_seconds",
+                    "Voice, first audio: from the arrival of the provider's word that the client's speech had stopped to the \
+                     arrival of the first event with audio. Turns that began with that word, not with a request.",
+                    P,
+                )
+                .seconds()
+                .bounds(COARSE),
             )?,
             ttfb: list.add(
                 Desc::new(

@@ -75,6 +75,7 @@ pub struct Pair {
     ttft: Child<Histogram>,
     answer_ttft: Child<Histogram>,
     client_ttft: Child<Histogram>,
+    voice_first_audio: Child<Histogram>,
 
     started: Child<IntCounter>,
     in_flight: Child<IntGauge>,
@@ -232,6 +233,7 @@ impl Pair {
             ttft: Child::of(&c.ttft, &p),
             answer_ttft: Child::of(&c.answer_ttft, &p),
             client_ttft: Child::of(&c.client_ttft, &p),
+            voice_first_audio: Child::of(&c.voice_first_audio, &p),
             started: Child::of(&c.requests_started, &p),
             in_flight: Child::of(&c.in_flight, &p),
             in_flight_time: Child::of(&c.in_flight_time, &p),
@@ -257,8 +259,8 @@ impl Pair {
         }
     }
 
-    /// Everything that has no label beyond the pair's, or a closed set of few, exists at 0; of `requests_total` the
-    /// outcome `complete` of the three endpoints a model is usually served at. The other outcomes follow with the first
+    /// Everything that has no label beyond the pair's, or a closed set of few, exists at 0, but for what only few models
+    /// have (voice); of `requests_total` the outcome `complete` of the three endpoints a model is usually served at. The other outcomes follow with the first
     /// exchange of their endpoint ([`Pair::count`]): all of them would be 84 series per pair from the start.
     fn exist(&self) {
         let spans = [&self.ttfb, &self.first_event, &self.ttft, &self.answer_ttft, &self.client_ttft, &self.gap];
@@ -410,11 +412,17 @@ impl Pair {
         }
         let generates = matches!(
             endpoint,
-            Endpoint::Chat | Endpoint::Completions | Endpoint::Responses | Endpoint::Messages | Endpoint::Generate
+            Endpoint::Chat
+                | Endpoint::Completions
+                | Endpoint::Responses
+                | Endpoint::Messages
+                | Endpoint::Generate
+                | Endpoint::Realtime
         );
         let known = observation.dialect != Dialect::Other && generates;
         add(&self.no_usage, (known && outcome == Outcome::Complete && !usage.is_known()).into());
-        let answered = observation.status.is_some_and(|status| (200..300).contains(&status))
+        // A turn has its session's 101.
+        let answered = observation.status.is_some_and(|status| status == 101 || (200..300).contains(&status))
             && observation.timeline.response_end.is_some()
             && observation.observer_off.is_none();
         add(&self.no_output, (known && stream && answered && observation.output_events == 0).into());
@@ -457,6 +465,11 @@ impl Pair {
     /// `client_ttft_seconds`.
     pub fn client_ttft(&self, span: Nanos, exemplar: &Exemplar) {
         self.client_ttft.get().observe_with(span.0, exemplar);
+    }
+
+    /// `voice_first_audio_seconds`.
+    pub fn voice_first_audio(&self, span: Nanos) {
+        self.voice_first_audio.get().observe(span.0);
     }
 
     /// `inter_event_seconds`.

@@ -16,6 +16,8 @@ const PEAK_SLOTS: usize = 60;
 #[derive(Debug)]
 pub(super) struct Room {
     in_flight: u32,
+    /// Those of them that are tunnels: their turns are the load, not they.
+    tunnels: u32,
     /// Time in flight of those that have left.
     done: u128,
     /// Sum of the beginnings of those that are here: with it the time integral of any moment is one subtraction.
@@ -37,10 +39,19 @@ pub(super) struct Waiting {
 
 impl Room {
     pub(super) fn new() -> Self {
-        Self { in_flight: 0, done: 0, begun: 0, peaks: [(0, 0); PEAK_SLOTS], waiting: HashMap::new(), tickets: 0 }
+        Self {
+            in_flight: 0,
+            tunnels: 0,
+            done: 0,
+            begun: 0,
+            peaks: [(0, 0); PEAK_SLOTS],
+            waiting: HashMap::new(),
+            tickets: 0,
+        }
     }
 
-    /// An exchange that began at `head` comes in; one that waits gets a ticket. Returns how many are here then.
+    /// An exchange that began at `head` comes in; one that waits gets a ticket. Returns how many are here then, tunnels
+    /// aside.
     pub(super) fn enter(&mut self, head: Stamp, waits: bool) -> (u32, Option<u64>) {
         self.in_flight += 1;
         self.begun += u128::from(head.nanos());
@@ -49,7 +60,7 @@ impl Room {
             self.waiting.insert(self.tickets, Waiting::default());
             self.tickets
         });
-        (self.in_flight, ticket)
+        (self.in_flight.saturating_sub(self.tunnels), ticket)
     }
 
     /// The request left (again, if there was an earlier attempt).
@@ -57,6 +68,16 @@ impl Room {
         if let Some(waiting) = self.waiting.get_mut(&ticket) {
             waiting.since = Some(at);
         }
+    }
+
+    /// One of those that are here has become a tunnel.
+    pub(super) fn tunnelled(&mut self) {
+        self.tunnels += 1;
+    }
+
+    /// One of the tunnels is about to leave.
+    pub(super) fn tunnel_leaves(&mut self) {
+        self.tunnels = self.tunnels.saturating_sub(1);
     }
 
     /// The wait is over. Absent if it was before.

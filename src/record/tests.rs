@@ -268,6 +268,20 @@ fn a_tunnel_is_counted_but_in_no_latency() {
 }
 
 #[test]
+fn a_tunnel_is_in_flight_but_nobodys_load() {
+    let (recorder, handles) = recorder(&["m"]);
+    let mut tunnel = recorder.started(&handles, &facts("m"), at(1));
+    tunnel.tunnelled();
+    tunnel.tunnelled();
+    let turn = recorder.started(&handles, &facts("m"), at(2));
+    assert_eq!((turn.load(), recorder.started(&handles, &facts("m"), at(3)).load()), (1, 2));
+    assert_eq!(counter(&recorder.encode(false, at(4)), "in_flight", ""), Some(2.0));
+    drop(tunnel);
+    assert_eq!(counter(&recorder.encode(false, at(5)), "in_flight", ""), Some(1.0));
+    assert_eq!(recorder.started(&handles, &facts("m"), at(6)).load(), 2);
+}
+
+#[test]
 fn an_exchange_without_an_upstream_is_none() {
     let (recorder, _) = recorder(&["m"]);
     let mut observation = failed(Outcome::ClientError);

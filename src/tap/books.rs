@@ -2,7 +2,7 @@
 
 use std::sync::{
     Arc, OnceLock,
-    atomic::{AtomicUsize, Ordering},
+    atomic::{AtomicU64, AtomicUsize, Ordering},
 };
 
 use http::response::Parts;
@@ -14,7 +14,9 @@ use crate::{
     dialect::Dialect,
     exchange::{Cause, Exchange, Sent},
     net::ConnStats,
+    observation::{ExchangeId, Observation, Outcome},
     record::Recorder,
+    timeline::Timeline,
     upload::Upload,
     upstream::{Lease, Sender},
 };
@@ -27,6 +29,7 @@ pub struct Shared {
     /// Where exchanges are booked.
     pub recorder: Arc<Recorder>,
     cutting: watch::Sender<bool>,
+    ids: Ids,
     /// Exchanges under way.
     pub in_flight: AtomicUsize,
 }
@@ -34,7 +37,25 @@ pub struct Shared {
 impl Shared {
     /// Nothing is under way yet.
     pub fn new(clock: Clock, recorder: Arc<Recorder>) -> Arc<Self> {
-        Arc::new(Self { clock, recorder, cutting: watch::Sender::new(false), in_flight: AtomicUsize::new(0) })
+        let (cutting, ids, in_flight) = (watch::Sender::new(false), Ids::new(), AtomicUsize::new(0));
+        Arc::new(Self { clock, recorder, cutting, ids, in_flight })
+    }
+
+    /// What is known of an exchange at its beginning. Until it ends, it would be our own fault.
+    pub fn begin(&self, request_head: Stamp) -> Observation {
+        let time = self.clock.wall(request_head);
+        Observation::begin(self.ids.next(), time, Timeline::begin(request_head), Outcome::GatewayError)
+    }
+
+    /// Why an exchange is over that nobody closed but by dropping it.
+    pub fn cause_of_drop(&self) -> Cause {
+        if std::thread::panicking() {
+            Cause::Panicked
+        } else if *self.cutting.borrow() {
+            Cause::Drained
+        } else {
+            Cause::ClientGone
+        }
     }
 
     /// The shutdown deadline has come: whatever is dropped from now on was cut by us.
@@ -91,6 +112,27 @@ impl Open {
     /// The exchange, while it is open.
     pub fn exchange(&mut self) -> Option<&mut Exchange> {
         self.exchange.as_deref_mut()
+    }
+
+    /// The same, to look at.
+    pub fn look(&self) -> Option<&Exchange> {
+        self.exchange.as_deref()
+    }
+
+    /// What its exchange shares with all others.
+    pub const fn shared(&self) -> &Arc<Shared> {
+        &self.shared
+    }
+
+    /// What the client's socket sees.
+    pub fn client(&self) -> &Arc<ConnStats> {
+        &self.downstream.stats
+    }
+
+    /// The client's writes were pending for so long, and so often stalled, on the account of other exchanges: of the turns
+    /// in this tunnel.
+    pub fn discount(&mut self, pending: Nanos, stalls: u32) {
+        self.before = (self.before.0 + pending, self.before.1 + stalls);
     }
 
     /// The request goes up by this connection.
@@ -174,14 +216,22 @@ impl Drop for Counted<'_> {
 
 impl Drop for Open {
     fn drop(&mut self) {
-        let cause = if std::thread::panicking() {
-            Cause::Panicked
-        } else if *self.shared.cutting.borrow() {
-            Cause::Drained
-        } else {
-            Cause::ClientGone
-        };
+        let cause = self.shared.cause_of_drop();
         self.close_with(None, cause);
+    }
+}
+
+/// Ids: a random start per process, then a counter spread over all bits, so that none comes twice.
+#[derive(Debug)]
+struct Ids(AtomicU64);
+
+impl Ids {
+    fn new() -> Self {
+        Self(AtomicU64::new(fastrand::u64(..)))
+    }
+
+    fn next(&self) -> ExchangeId {
+        ExchangeId(self.0.fetch_add(1, Ordering::Relaxed).wrapping_mul(0x9e37_79b9_7f4a_7c15))
     }
 }
 

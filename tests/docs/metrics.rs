@@ -40,7 +40,9 @@ it. The marks and formulas behind these numbers are in [numbers.md](numbers.md);
 * **Series are bounded** by `metrics.max_series`. Label sets beyond it fold into `_other`, and
   `streamgauge_series_overflow_total` counts them.
 * **Tunnels** (upgraded connections) are counted as requests, in flight, and in `streamgauge_bytes_total`, and are
-  in no latency and no stage: their hours would drown those of exchanges.
+  in no latency, no stage and no load: their hours would drown those of exchanges. The turns of a WebSocket session are
+  exchanges of their own, in all families ([what a turn is](numbers.md#turns-of-a-websocket)); their bytes and stalls are
+  theirs and not their tunnel's again.
 * The usual `process_…` metrics (CPU, memory, descriptors, start time, threads) follow, on Linux.
 
 ## Bounds
@@ -84,8 +86,15 @@ const NOTES: [(&str, Notes); 10] = [
         &[
             ("ttft_seconds", AS_TTFT),
             ("answer_ttft_seconds", "as TTFT; streams with reasoning and tool calls only."),
-            ("client_ttft_seconds", "as TTFT; clients who left before it departed."),
-            ("ttfb_seconds", "responses without a body."),
+            (
+                "client_ttft_seconds",
+                "as TTFT; clients who left before it departed; turns that no request of the client's began.",
+            ),
+            (
+                "voice_first_audio_seconds",
+                "turns that the client asked for: when its user fell silent it does not say. Turns without audio.",
+            ),
+            ("ttfb_seconds", "responses without a body; turns of a WebSocket."),
             ("first_event_seconds", "whatever is not a stream, or is not read; streams without an event."),
             ("ttft_by_input_seconds", "as TTFT. Without a count from the provider: `input=\"unknown\"`."),
             ("ttft_by_load_seconds", AS_TTFT),
@@ -114,11 +123,15 @@ const NOTES: [(&str, Notes); 10] = [
         "Durations, overhead and stages",
         &[
             ("request_duration_seconds", "responses that never ended; requests that were never sent."),
-            ("client_duration_seconds", "responses that did not reach the client whole; the gauge's own answers."),
+            (
+                "client_duration_seconds",
+                "responses that did not reach the client whole; the gauge's own answers; turns that no request of the client's \
+                 began.",
+            ),
             (
                 "overhead_seconds",
-                "`request`: requests answered early, retried or never sent. `first_output`, `event`: as TTFT. With HTTP/2 \
-                 on a side it is a lower bound.",
+                "`request`: requests answered early, retried or never sent. `first_output`, `event`: as TTFT. All: turns that no \
+                 request of the client's began. With HTTP/2 on a side it is a lower bound.",
             ),
             ("stage_seconds_total", "nothing."),
         ],

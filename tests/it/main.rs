@@ -24,4 +24,5 @@ mod support;
 mod timing;
 mod transparency;
 mod tunnel;
+mod turns;
 mod versions;

@@ -52,6 +52,7 @@ fn asked_word(asked: &Asked) -> String {
     match asked {
         Asked::Response { model } => format!("begins {}", model.as_deref().unwrap_or("-")),
         Asked::Again => "again".to_owned(),
+        Asked::Goodbye => "goodbye".to_owned(),
         Asked::Nothing => String::new(),
     }
 }
@@ -63,6 +64,7 @@ fn told_word(told: &Told) -> String {
         Told::Event(turn, signal) => format!("{turn}{}", signal_word(*signal)),
         Told::Last(turn, signal, facts) => format!("{turn}{} last{}", signal_word(*signal), facts_word(facts)),
         Told::Unasked(facts) => format!("unasked{}", facts_word(facts)),
+        Told::Goodbye => "goodbye".to_owned(),
         Told::Nothing => String::new(),
     }
 }

@@ -15,6 +15,7 @@ pub(super) fn fill(recorder: &Recorder, handles: &Arc<UpstreamHandles>, model: &
     pair.first_event(ms(1));
     pair.answer_ttft(ms(1), &exemplar);
     pair.client_ttft(ms(1), &exemplar);
+    pair.voice_first_audio(ms(1));
     pair.gap(ms(1));
     pair.read(1, 1);
     pair.events(2, 2, 1);

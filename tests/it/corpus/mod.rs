@@ -10,6 +10,7 @@ mod reading;
 mod replay;
 mod sessions;
 mod timings;
+mod turns;
 
 use std::{
     collections::{BTreeMap, BTreeSet},

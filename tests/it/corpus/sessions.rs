@@ -18,7 +18,7 @@ use streamgauge::dialect::{
 use super::{Row, corpus, expected};
 
 /// The recorded families that are sessions.
-const FAMILIES: [(&str, Dialect); 3] = [
+pub const FAMILIES: [(&str, Dialect); 3] = [
     ("azure-realtime", Dialect::Realtime),
     ("gemini-live", Dialect::GeminiLive),
     ("openai-realtime", Dialect::Realtime),
@@ -49,9 +49,9 @@ fn recorded_sessions_are_read_as_expected() {
 }
 
 /// Who sent it, and the text of a message.
-type Message = (bool, String);
+pub type Message = (bool, String);
 
-fn load(corpus: &Path, family: &str, name: &str) -> Vec<Message> {
+pub fn load(corpus: &Path, family: &str, name: &str) -> Vec<Message> {
     let text = fs::read_to_string(corpus.join(family).join(format!("{name}.ws.jsonl"))).expect("a session");
     let message = |line: &str| {
         let line: Value = serde_json::from_str(line).expect("a line");
