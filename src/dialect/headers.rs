@@ -309,7 +309,8 @@ mod tests {
         said.complete(&mut facts, true);
         assert_eq!((facts.reported.ttft, facts.reported.ttft_of_head), (Some(Nanos(55 * MS)), false));
         said.complete(&mut facts, false);
-        assert_eq!((facts.reported.total, facts.usage.input), (Some(Nanos(40 * MS)), None));
+        assert_eq!((facts.reported.total, facts.usage.output), (Some(Nanos(40 * MS)), Some(3)));
+        assert_eq!(facts.usage.input, Some(9), "which the body did not count");
     }
 
     #[test]
