@@ -1,6 +1,6 @@
 //! Provider dialects: what a request asks for, and which events of a reply carry output, usage and the end.
 //!
-//! Pure functions of bytes. A dialect is one file with its [`rules`], its name in [`Dialect`], one row in [`recognise()`], one
+//! Pure functions of bytes. A dialect is one file with its rules (`rules.rs`), its name in [`Dialect`], one row in [`recognise()`], one
 //! folder of fixtures (`tests/dialects`), and a row in `docs/dialects.md`.
 //! Framers ([`crate::framing`]) cut the body into pieces of events, the reader says what each event was ([`Signal`])
 //! and keeps what the whole exchange said ([`Facts`]). [`observer::Observer`] joins the two for one response.

@@ -31,7 +31,7 @@ fn recorded_replies_are_read_as_expected() {
     for (family, (ran, matched)) in families {
         println!("{family:24} {matched:3} of {ran:3} match");
     }
-    println!("{} recordings x {} readings, {compared} values compared", recordings.len(), WIDTHS.len() as u64 + RANDOM,);
+    println!("{} recordings x {} readings, {compared} values compared", recordings.len(), WIDTHS.len() as u64 + RANDOM);
     assert!(faults.is_empty(), "{} recordings are misread:\n{}", faults.len(), faults.join("\n"));
 }
 
