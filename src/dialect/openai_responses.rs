@@ -142,7 +142,7 @@ fn end(reply: &mut Reply, event: &mut Event) -> Signal {
     if event.has(HAS_STATUS) && !matches!(event.kind, PLAIN | END | FAILED) && !reply.ended {
         reply.finish.clear();
     }
-    reply.end(event, output, event.kind == END)
+    reply.end(event, output, matches!(event.kind, END | FAILED))
 }
 
 /// The arithmetic: cached tokens are inside the input's, reasoning inside the output's unless the total proves it is not.

@@ -179,8 +179,7 @@ fn end(reply: &mut Reply, event: &mut Event) -> Signal {
             }
         }
     }
-    let end = event.kind == DONE && !event.error;
-    reply.end(event, output, end)
+    reply.end(event, output, event.kind == DONE)
 }
 
 /// The arithmetic: cached tokens are inside the input's, reasoning inside the output's, audio and text inside both.
