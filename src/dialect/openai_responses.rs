@@ -1,6 +1,7 @@
 //! OpenAI Responses: typed events over SSE, or one plain document.
 //!
-//! An event's type says whether its `delta` is output; `*.done` events and the last one repeat what the deltas said.
+//! An event's type says whether its `delta` is output; `*.done` events and the last one repeat what the deltas said. What a
+//! server's tool gives back is none of the model's: search results, a command's output, images of `image_generation_call`.
 
 use std::sync::LazyLock;
 
@@ -54,7 +55,6 @@ fn asked() -> Tree {
         ("type", TYPE, Want::Value),
         ("delta", DELTA, Want::Whether),
         ("command", DELTA, Want::Whether),
-        ("partial_image_b64", DELTA, Want::Whether),
         ("item.type", ITEM_TYPE, Want::Value),
         ("item.name", ITEM_NAME, Want::Whether),
         ("response.model", MODEL, Want::Value),
@@ -168,8 +168,7 @@ fn kind(text: &[u8]) -> u8 {
         | b"refusal.delta"
         | b"output_audio_transcript.delta"
         | b"audio.transcript.delta"
-        | b"audio_transcript.delta"
-        | b"image_generation_call.partial_image" => ANSWER,
+        | b"audio_transcript.delta" => ANSWER,
         b"output_audio.delta" | b"audio.delta" => AUDIO,
         b"reasoning_text.delta" | b"reasoning.delta" => REASONING,
         b"reasoning_summary_text.delta" | b"reasoning_summary.delta" => SUMMARY,
