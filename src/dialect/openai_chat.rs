@@ -37,6 +37,7 @@ const FAULT: u8 = OWN + 11;
 const VALUE: u8 = OWN + 12;
 /// MiniMax reports errors with status 200 and a code here that is not 0.
 const STATUS_CODE: u8 = OWN + 10;
+const AUDIO: u8 = OWN + 13;
 
 /// [`Event::filled`] flag.
 const HAS_FAULT: u8 = 1;
@@ -68,12 +69,16 @@ pub(super) fn fields() -> Vec<(&'static str, u8, Want)> {
         ("choices[].delta.content[].text", ANSWER, Want::Whether),
         ("choices[].delta.content[].thinking", REASONING, Want::Whether),
         ("choices[].delta.content[].thinking[].text", REASONING, Want::Whether),
+        ("choices[].delta.content[].summary[].text", SUMMARY, Want::Whether),
         ("choices[].delta.reasoning_content", REASONING, Want::Whether),
         ("choices[].delta.reasoning", REASONING, Want::Whether),
+        ("choices[].delta.reasoning_text", REASONING, Want::Whether),
         ("choices[].delta.reasoning_details[].text", REASONING, Want::Whether),
         ("choices[].delta.reasoning_details[].summary", SUMMARY, Want::Whether),
         ("choices[].delta.reasoning_details[].data", REASONING, Want::Whether),
         ("choices[].delta.reasoning_steps[].thought", SUMMARY, Want::Whether),
+        ("choices[].delta.thinking_blocks[].thinking", REASONING, Want::Whether),
+        ("choices[].delta.thinking_blocks[].data", REASONING, Want::Whether),
         ("choices[].delta.refusal", ANSWER, Want::Whether),
         ("choices[].delta.tool_calls[].function.name", TOOL, Want::Whether),
         ("choices[].delta.tool_calls[].function.arguments", TOOL, Want::Whether),
@@ -81,9 +86,12 @@ pub(super) fn fields() -> Vec<(&'static str, u8, Want)> {
         ("choices[].delta.tool_calls[].custom.input", TOOL, Want::Whether),
         ("choices[].delta.function_call.name", TOOL, Want::Whether),
         ("choices[].delta.function_call.arguments", TOOL, Want::Whether),
-        ("choices[].delta.audio.data", ANSWER, Want::Whether),
+        ("choices[].delta.audio.data", AUDIO, Want::Whether),
         ("choices[].delta.audio.transcript", ANSWER, Want::Whether),
         ("choices[].delta.images[].image_url.url", ANSWER, Want::Whether),
+        ("choices[].error", ERROR, Want::Value),
+        ("choices[].error.type", ERROR_TYPE, Want::Value),
+        ("choices[].error.code", ERROR_CODE, Want::Value),
         ("model", MODEL, Want::Value),
         ("object", OBJECT, Want::Value),
         ("error", ERROR, Want::Value),
@@ -93,6 +101,7 @@ pub(super) fn fields() -> Vec<(&'static str, u8, Want)> {
         ("type", BARE_TYPE, Want::Value),
         ("code", BARE_CODE, Want::Value),
         ("status_code", BARE_CODE, Want::Value),
+        ("error_code", BARE_CODE, Want::Value),
         ("message", FAULT, Want::Whether),
         ("detail", FAULT, Want::Whether),
         ("detail.error", FAULT, Want::Whether),
@@ -165,6 +174,7 @@ const NOVITA: [Stated; 1] = [("ttft_ms", Ttft, Millis)];
 pub(super) fn found(reply: &mut Reply, event: &mut Event, field: u8, value: Value<'_>) {
     match field {
         ANSWER => event.add(Kinds::ANSWER, value),
+        AUDIO => event.add(Kinds::ANSWER | Kinds::AUDIO, value),
         REASONING => event.add(Kinds::REASONING, value),
         TOOL => event.add(Kinds::TOOL, value),
         SUMMARY => {
@@ -223,15 +233,9 @@ fn end(reply: &mut Reply, event: &mut Event) -> Signal {
 /// not (xAI).
 fn arithmetic(counts: &Counts) -> Usage {
     let input = counts.first(&[Count::PromptTokens, Count::InputTokens]);
-    let mut output = counts.first(&[Count::CompletionTokens, Count::OutputTokens]);
+    let output = counts.first(&[Count::CompletionTokens, Count::OutputTokens]);
     let reasoning = counts.first(&[Count::CompletionReasoning, Count::OutputReasoning, Count::ReasoningTokens]);
-    if let (Some(input), Some(visible), Some(hidden), Some(total)) =
-        (input, output, reasoning, counts.get(Count::TotalTokens))
-        && hidden > 0
-        && input.checked_add(visible).and_then(|sum| sum.checked_add(hidden)) == Some(total)
-    {
-        output = Some(visible + hidden);
-    }
+    let output = counts.with_reasoning(input, output, reasoning);
     Usage {
         input,
         output,

@@ -1,5 +1,6 @@
 //! OpenAI's speech, transcriptions, translations and images: typed events over SSE, or one plain document. (Speech itself
-//! is audio: nothing in it is read.)
+//! is audio: nothing in it is read.) Others stream a transcript under names of their own (Mistral) or as a chat's chunks
+//! (vLLM).
 //!
 //! A transcript ends with an event that repeats it; only if nothing came before is that the output. An image's last event
 //! has the finished one, which none before it was.
@@ -8,7 +9,7 @@ use std::sync::LazyLock;
 
 use super::{
     Kinds, Signal, Usage,
-    reply::{ERROR, ERROR_BY_NAME, ERROR_CODE, ERROR_TYPE, Event, MODEL, OWN, Reply},
+    reply::{ERROR, ERROR_BY_NAME, ERROR_CODE, ERROR_TYPE, Event, FINISH, MODEL, OWN, Reply},
     rules::{Data, Rules, tree},
     usage::{self, Counts},
 };
@@ -25,6 +26,7 @@ const SEGMENT: u8 = 1;
 const DONE: u8 = 2;
 const END: u8 = 3;
 const FAULT: u8 = 4;
+const PIECE: u8 = 5;
 
 /// An [`Event::filled`] flag.
 const HAS_TEXT: u8 = 1;
@@ -34,7 +36,7 @@ const DELTAS: u8 = 1;
 const SEGMENTS: u8 = 2;
 
 /// The counts, by their place. Some models are billed by the second: that is no count of tokens, but a count.
-const NAMES: [&str; 12] = [
+const NAMES: [&str; 14] = [
     "input_tokens",
     "output_tokens",
     "total_tokens",
@@ -47,11 +49,15 @@ const NAMES: [&str; 12] = [
     "output_tokens_details.image_tokens",
     "output_tokens_details.text_tokens",
     "seconds",
+    "prompt_tokens",
+    "completion_tokens",
 ];
 const INPUT: usize = 0;
 const OUTPUT: usize = 1;
 const AUDIO_CACHED: usize = 5;
 const IMAGE_CACHED: usize = 8;
+const PROMPT: usize = 12;
+const COMPLETION: usize = 13;
 
 pub(super) static RULES: Rules = Rules { data: Data::Json, tree: LazyLock::new(asked), found, end, usage: arithmetic };
 
@@ -63,6 +69,8 @@ fn asked() -> Tree {
         ("audio", AUDIO, Want::Whether),
         ("b64_json", IMAGE, Want::Whether),
         ("url", IMAGE, Want::Whether),
+        ("choices[].delta.content", DELTA, Want::Whether),
+        ("choices[].finish_reason", FINISH, Want::Value),
         ("model", MODEL, Want::Value),
         ("error", ERROR, Want::Value),
         ("error.type", ERROR_TYPE, Want::Value),
@@ -77,7 +85,7 @@ fn found(reply: &mut Reply, event: &mut Event, field: u8, value: Value<'_>) {
         TYPE => {
             if let Value::Text(text) = value {
                 event.kind = kind(text);
-                event.telling |= event.kind != 0;
+                event.telling |= !matches!(event.kind, 0 | PIECE);
             }
         }
         DELTA | IMAGE => event.add(Kinds::ANSWER, value),
@@ -94,19 +102,20 @@ fn found(reply: &mut Reply, event: &mut Event, field: u8, value: Value<'_>) {
 /// The event has ended.
 fn end(reply: &mut Reply, event: &mut Event) -> Signal {
     let repeats = match event.kind {
+        PIECE => false,
         // Of a transcript by speakers the deltas are those of a segment that is still to come.
         SEGMENT => reply.parts & DELTAS != 0,
         DONE => reply.parts != 0,
         _ => true,
     };
     let mut output = event.output;
+    if event.has(HAS_TEXT) && !repeats {
+        output |= Kinds::ANSWER;
+    }
     if event.kind == SEGMENT {
         reply.parts |= SEGMENTS;
     } else if output.contains(Kinds::ANSWER) {
         reply.parts |= DELTAS;
-    }
-    if event.has(HAS_TEXT) && !repeats {
-        output |= Kinds::ANSWER;
     }
     event.error |= event.kind == FAULT;
     reply.end(event, output, matches!(event.kind, DONE | END))
@@ -115,8 +124,8 @@ fn end(reply: &mut Reply, event: &mut Event) -> Signal {
 /// The arithmetic: cached tokens are inside the input's.
 fn arithmetic(counts: &Counts) -> Usage {
     Usage {
-        input: counts.at(INPUT),
-        output: counts.at(OUTPUT),
+        input: counts.at(INPUT).or_else(|| counts.at(PROMPT)),
+        output: counts.at(OUTPUT).or_else(|| counts.at(COMPLETION)),
         reasoning: None,
         cached: counts.at(AUDIO_CACHED).or_else(|| counts.at(IMAGE_CACHED)),
         cache_write: None,
@@ -126,8 +135,9 @@ fn arithmetic(counts: &Counts) -> Usage {
 
 fn kind(text: &[u8]) -> u8 {
     match text {
-        b"transcript.text.segment" => SEGMENT,
-        b"transcript.text.done" => DONE,
+        b"transcription.text.delta" => PIECE,
+        b"transcript.text.segment" | b"transcription.segment" => SEGMENT,
+        b"transcript.text.done" | b"transcription.done" => DONE,
         b"speech.audio.done" | b"image_generation.completed" | b"image_edit.completed" => END,
         b"error" => FAULT,
         _ => 0,

@@ -1,6 +1,7 @@
 //! OpenAI Responses: typed events over SSE, or one plain document.
 //!
-//! An event's type says whether its `delta` is output; `*.done` events and the last one repeat what the deltas said.
+//! An event's type says whether its `delta` is output; `*.done` events and the last one repeat what the deltas said. What a
+//! server's tool gives back is none of the model's: search results, a command's output, images of `image_generation_call`.
 
 use std::sync::LazyLock;
 
@@ -25,14 +26,15 @@ const BARE_CODE: u8 = OWN + 6;
 const PLAIN: u8 = 0;
 const SILENT: u8 = 1;
 const ANSWER: u8 = 2;
-const REASONING: u8 = 3;
-const SUMMARY: u8 = 4;
-const TOOL: u8 = 5;
-const ITEM: u8 = 6;
-const END: u8 = 7;
-const FAILED: u8 = 8;
+const AUDIO: u8 = 3;
+const REASONING: u8 = 4;
+const SUMMARY: u8 = 5;
+const TOOL: u8 = 6;
+const ITEM: u8 = 7;
+const END: u8 = 8;
+const FAILED: u8 = 9;
 /// An error event.
-pub(super) const FAULT: u8 = 9;
+pub(super) const FAULT: u8 = 10;
 
 /// [`Event::part`] of an item that is a call.
 const CALL: u8 = 1;
@@ -52,7 +54,7 @@ fn asked() -> Tree {
     let fields = [
         ("type", TYPE, Want::Value),
         ("delta", DELTA, Want::Whether),
-        ("partial_image_b64", DELTA, Want::Whether),
+        ("command", DELTA, Want::Whether),
         ("item.type", ITEM_TYPE, Want::Value),
         ("item.name", ITEM_NAME, Want::Whether),
         ("response.model", MODEL, Want::Value),
@@ -91,7 +93,10 @@ fn found(reply: &mut Reply, event: &mut Event, field: u8, value: Value<'_>) {
         DELTA => event.fill(HAS_DELTA, value),
         ITEM_NAME => event.fill(HAS_NAME, value),
         ITEM_TYPE => {
-            if matches!(value, Value::Text(b"function_call" | b"custom_tool_call" | b"mcp_call")) {
+            if matches!(
+                value,
+                Value::Text(b"function_call" | b"custom_tool_call" | b"mcp_call" | b"mcp_approval_request")
+            ) {
                 event.part = CALL;
             }
         }
@@ -102,7 +107,8 @@ fn found(reply: &mut Reply, event: &mut Event, field: u8, value: Value<'_>) {
                 reply.finish(if field == STATUS { STATUS_PLACE } else { REASON_PLACE }, name);
             }
         }
-        BARE_CODE if event.kind == FAULT => reply.take(event, ERROR_CODE, value),
+        // The type may come behind it.
+        BARE_CODE if matches!(event.kind, PLAIN | FAULT) => reply.hold(value),
         BARE_CODE => {}
         ERROR_BY_NAME => {
             event.kind = FAULT;
@@ -117,28 +123,36 @@ fn found(reply: &mut Reply, event: &mut Event, field: u8, value: Value<'_>) {
 fn end(reply: &mut Reply, event: &mut Event) -> Signal {
     let output = match event.kind {
         ANSWER if event.has(HAS_DELTA) => Kinds::ANSWER,
+        AUDIO if event.has(HAS_DELTA) => Kinds::ANSWER | Kinds::AUDIO,
         REASONING | SUMMARY if event.has(HAS_DELTA) => Kinds::REASONING,
         TOOL if event.has(HAS_DELTA) => Kinds::TOOL,
         ITEM if event.part == CALL && event.has(HAS_NAME) => Kinds::TOOL,
         _ => Kinds::NONE,
     };
     reply.summarised |= event.kind == SUMMARY && !output.is_empty();
-    if matches!(event.kind, FAILED | FAULT) {
-        event.error = true;
+    event.error |= matches!(event.kind, FAILED | FAULT);
+    // A code without a type or an error around it.
+    if let Some(code) = reply.held.take()
+        && event.error
+        && reply.error.is_none()
+    {
+        reply.error = Some(code.into_string());
     }
     // The status on the way (`in_progress`, `queued`) is no finish. The type may come behind it.
     if event.has(HAS_STATUS) && !matches!(event.kind, PLAIN | END | FAILED) && !reply.ended {
         reply.finish.clear();
     }
-    reply.end(event, output, event.kind == END)
+    reply.end(event, output, matches!(event.kind, END | FAILED))
 }
 
-/// The arithmetic: cached tokens are inside the input's, reasoning inside the output's.
+/// The arithmetic: cached tokens are inside the input's, reasoning inside the output's unless the total proves it is not.
 fn arithmetic(counts: &Counts) -> Usage {
+    let input = counts.get(Count::InputTokens);
+    let reasoning = counts.get(Count::OutputReasoning);
     Usage {
-        input: counts.get(Count::InputTokens),
-        output: counts.get(Count::OutputTokens),
-        reasoning: counts.get(Count::OutputReasoning),
+        input,
+        output: counts.with_reasoning(input, counts.get(Count::OutputTokens), reasoning),
+        reasoning,
         cached: counts.get(Count::InputCached),
         cache_write: counts.get(Count::InputCacheWrite),
         raw: counts.raw(),
@@ -152,12 +166,10 @@ fn kind(text: &[u8]) -> u8 {
     match name {
         b"output_text.delta"
         | b"refusal.delta"
-        | b"output_audio.delta"
         | b"output_audio_transcript.delta"
-        | b"audio.delta"
         | b"audio.transcript.delta"
-        | b"audio_transcript.delta"
-        | b"image_generation_call.partial_image" => ANSWER,
+        | b"audio_transcript.delta" => ANSWER,
+        b"output_audio.delta" | b"audio.delta" => AUDIO,
         b"reasoning_text.delta" | b"reasoning.delta" => REASONING,
         b"reasoning_summary_text.delta" | b"reasoning_summary.delta" => SUMMARY,
         b"function_call_arguments.delta"
@@ -165,10 +177,13 @@ fn kind(text: &[u8]) -> u8 {
         | b"mcp_call_arguments.delta"
         | b"mcp_call.arguments.delta"
         | b"code_interpreter_call_code.delta"
-        | b"code_interpreter_call.code.delta" => TOOL,
+        | b"code_interpreter_call.code.delta"
+        | b"shell_call_command.added" => TOOL,
         b"output_item.added" => ITEM,
-        b"completed" | b"incomplete" => END,
+        // The last two are said by some gateways.
+        b"completed" | b"incomplete" | b"cancelled" | b"done" => END,
         b"failed" => FAILED,
+        b"error" => FAULT,
         _ if is_command_delta(name) => TOOL,
         _ => SILENT,
     }

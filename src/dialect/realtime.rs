@@ -123,7 +123,7 @@ fn found(reply: &mut Reply, event: &mut Event, field: u8, value: Value<'_>) {
         ID => event.id = id(value),
         ITEM_NAME => event.fill(HAS_NAME, value),
         ITEM_TYPE => {
-            if matches!(value, Value::Text(b"function_call" | b"mcp_call")) {
+            if matches!(value, Value::Text(b"function_call" | b"mcp_call" | b"mcp_approval_request")) {
                 event.filled |= IS_CALL;
             }
         }
@@ -179,8 +179,7 @@ fn end(reply: &mut Reply, event: &mut Event) -> Signal {
             }
         }
     }
-    let end = event.kind == DONE && !event.error;
-    reply.end(event, output, end)
+    reply.end(event, output, event.kind == DONE)
 }
 
 /// The arithmetic: cached tokens are inside the input's, reasoning inside the output's, audio and text inside both.

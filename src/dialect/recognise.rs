@@ -57,6 +57,7 @@ const ROWS: &[Row] = &[
     row(Has(&["/chat/completions/"]), Any, Endpoint::Other, Dialect::Other),
     row(Ends("/completions"), Post, Endpoint::Completions, Dialect::OpenAiChat),
     row(Ends("/responses"), Post, Endpoint::Responses, Dialect::OpenAiResponses),
+    row(Ends("/responses/compact"), Post, Endpoint::Responses, Dialect::OpenAiResponses),
     row(Has(&["/responses/"]), Get, Endpoint::Responses, Dialect::OpenAiResponses),
     row(Has(&["/responses/"]), Any, Endpoint::Responses, Dialect::Other),
     row(Has(&["/threads/"]), Any, Endpoint::Other, Dialect::Other),
@@ -250,6 +251,8 @@ mod tests {
         assert_recognised("POST", azure, Endpoint::Chat, Dialect::OpenAiChat);
         assert_recognised("POST", "/v1/chat/completions/", Endpoint::Chat, Dialect::OpenAiChat);
         assert_recognised("GET", "/v1/responses/r1?stream=true", Endpoint::Responses, Dialect::OpenAiResponses);
+        assert_recognised("POST", "/v1/responses/compact", Endpoint::Responses, Dialect::OpenAiResponses);
+        assert_recognised("POST", "/v1/responses/input_tokens", Endpoint::Responses, Dialect::Other);
         assert_recognised("POST", "/v1/complete", Endpoint::Completions, Dialect::Anthropic);
         let vertex = "/v1/projects/p/locations/l/publishers/anthropic/models/claude@1:streamRawPredict";
         assert_recognised("POST", vertex, Endpoint::Messages, Dialect::Anthropic);

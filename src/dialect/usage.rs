@@ -136,6 +136,23 @@ impl Counts {
         counts.iter().find_map(|&count| self.get(count))
     }
 
+    /// The output with its reasoning: some leave it out, and the total proves that they do.
+    pub(super) fn with_reasoning(
+        &self,
+        input: Option<u64>,
+        output: Option<u64>,
+        reasoning: Option<u64>,
+    ) -> Option<u64> {
+        let visible = output?;
+        if let (Some(input), Some(hidden), Some(total)) = (input, reasoning, self.get(Count::TotalTokens))
+            && hidden > 0
+            && total.checked_sub(input).and_then(|rest| rest.checked_sub(visible)) == Some(hidden)
+        {
+            return Some(visible + hidden);
+        }
+        Some(visible)
+    }
+
     /// All known fields by their names.
     pub(super) fn raw(&self) -> Vec<(&'static str, u64)> {
         self.named(&NAMES)

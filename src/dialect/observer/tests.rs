@@ -47,6 +47,21 @@ fn the_dialects_trees_fit_their_nodes_numbers() {
 }
 
 #[test]
+fn audio_is_told_from_its_transcript() {
+    for (dialect, event, audio) in [
+        (Dialect::OpenAiChat, r#"{"choices":[{"delta":{"audio":{"data":"UklG"}}}]}"#, true),
+        (Dialect::OpenAiChat, r#"{"choices":[{"delta":{"audio":{"transcript":"Hi"}}}]}"#, false),
+        (Dialect::OpenAiResponses, r#"{"type":"response.output_audio.delta","delta":"UklG"}"#, true),
+        (Dialect::OpenAiResponses, r#"{"type":"response.audio.delta","delta":"UklG"}"#, true),
+        (Dialect::OpenAiResponses, r#"{"type":"response.audio.transcript.delta","delta":"Hi"}"#, false),
+    ] {
+        let output = if audio { Kinds::ANSWER | Kinds::AUDIO } else { Kinds::ANSWER };
+        let body = format!("data: {event}\n\n");
+        assert_eq!(signals(&mut stream(dialect), &[body.as_bytes()]), [Signal { output, ..OUTPUT }], "{event}");
+    }
+}
+
+#[test]
 fn the_content_type_says_how_the_body_is_framed() {
     let cases = [
         (Some("text/event-stream"), true, true),
