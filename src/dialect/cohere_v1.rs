@@ -68,7 +68,8 @@ fn found(reply: &mut Reply, event: &mut Event, field: u8, value: Value<'_>) {
                 Value::Text(b"stream-end") => END,
                 _ => 0,
             };
-            event.telling |= event.kind == END;
+            // What calls say hangs on what was said before: another one alike need not say the same.
+            event.telling |= matches!(event.kind, END | CALLS);
         }
         TEXT => event.fill(HAS_TEXT, value),
         CALL => event.fill(HAS_CALL, value),

@@ -58,8 +58,9 @@ struct Events {
     row: u8,
     skipped: u32,
     reader: Reader,
-    /// The last output event that others may be alike to, and what it said. Allocated at the first.
-    twin: Option<Box<(Twin, Signal)>>,
+    /// The last output event that others may be alike to, what it said, and the count that must have grown for them to
+    /// say it too. Allocated at the first.
+    twin: Option<Box<(Twin, Signal, Option<u8>)>>,
 }
 
 impl Observer {
@@ -175,9 +176,9 @@ impl Observer {
             }
             Body::Document => events.read_document(bytes),
             Body::Untold => {
-                if let Some(told) = told(bytes, events.reader.dialect()) {
+                if let Some((told, rest)) = told(bytes, events.reader.dialect()) {
                     self.body = told;
-                    self.read_plain(bytes, event);
+                    self.read_plain(rest, event);
                 }
             }
             Body::Blind => {}
@@ -220,7 +221,7 @@ impl Events {
                     at += len;
                     framer.passed(bytes[at - 1]);
                     self.row = 0;
-                    event(self.reader.same(twin.1));
+                    event(self.reader.same(twin.1, twin.2));
                     continue;
                 }
             }
@@ -275,9 +276,10 @@ impl Events {
             return;
         }
         if let Some(free) = self.reader.alike() {
+            let growing = self.reader.growing();
             let twin = self.twin.get_or_insert_default();
             twin.0.remember(event, document, free);
-            twin.1 = signal;
+            (twin.1, twin.2) = (signal, growing);
         }
     }
 
@@ -308,16 +310,18 @@ impl Events {
     }
 }
 
-/// Takes a body without a content type for what it begins like: a field's name, a comment, a document. Absent while
-/// there is nothing but white space.
-fn told(bytes: &[u8], dialect: Dialect) -> Option<Body> {
-    let first = bytes.iter().find(|byte| !byte.is_ascii_whitespace())?;
-    Some(match first {
+/// Takes a body without a content type for what it begins like: a field's name, a comment, a document; and the body from
+/// there on, without the white space before, which would be a part of the field's name only if no cut is behind it. Absent
+/// while there is nothing else.
+fn told(bytes: &[u8], dialect: Dialect) -> Option<(Body, &[u8])> {
+    let bytes = bytes.trim_ascii_start();
+    let told = match bytes.first()? {
         b'[' if dialect == Dialect::Gemini => Body::Array(array::Framer::default()),
         b'{' | b'[' => Body::Document,
         b'd' | b'e' | b'i' | b'r' | b':' | 0xef => Body::Events(sse::Framer::default()),
         _ => Body::Blind,
-    })
+    };
+    Some((told, bytes))
 }
 
 /// Hands a piece to the reader; what the event was, if it ended.

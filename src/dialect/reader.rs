@@ -75,6 +75,9 @@ impl Reader {
     #[inline]
     pub(super) fn data(&mut self, part: &[u8]) {
         if !self.open || self.stray {
+            if self.open {
+                self.reply.abandon(&self.event);
+            }
             self.open();
         }
         if self.done == NO_MATCH {
@@ -121,6 +124,8 @@ impl Reader {
         if !data {
             if self.event.error {
                 self.dialect_end();
+            } else {
+                self.reply.abandon(&self.event);
             }
             return Read::Nothing;
         }
@@ -144,11 +149,12 @@ impl Reader {
         }
         match self.scanner.progress() {
             Progress::Blank if self.event.error => Read::Event(self.dialect_end()),
-            _ if !self.unwrapper.is_sound() => Read::Unreadable,
-            Progress::Closed => Read::Event(self.dialect_end()),
-            Progress::Blank if self.done == NO_MATCH || self.done == 0 => Read::Event(Signal::default()),
+            Progress::Closed if self.unwrapper.is_sound() => Read::Event(self.dialect_end()),
+            Progress::Blank if self.unwrapper.is_sound() && matches!(self.done, 0 | NO_MATCH) => {
+                Read::Event(Signal::default())
+            }
             _ => {
-                self.reply.held = None;
+                self.reply.abandon(&self.event);
                 Read::Unreadable
             }
         }
@@ -161,18 +167,17 @@ impl Reader {
 
     /// The next part of a reply that is one plain document.
     pub(super) fn document(&mut self, part: &[u8]) -> Progress {
-        let before = self.scanner.progress();
+        let before = self.scanner.is_whole();
         match self.rules.data {
             // Nothing stands around what is no stream.
             Data::Wrapped => self.walk(part),
             _ => self.scan(part),
         }
-        let now = self.scanner.progress();
-        if now == Progress::Closed && before != now {
+        if self.scanner.is_whole() && !before {
             self.dialect_end();
             self.reply.ended = true;
         }
-        now
+        self.scanner.progress()
     }
 
     /// What it reads by.
@@ -192,10 +197,15 @@ impl Reader {
         if silent { self.scanner.free() } else { None }
     }
 
-    /// The event that is alike to one that said this has ended: what it says itself.
+    /// The count that had to grow for the output event that just ended to be one, if it did.
+    pub(super) const fn growing(&self) -> Option<u8> {
+        self.reply.growing()
+    }
+
+    /// The event that is alike to one that said this, by a count that had to be `growing`, has ended: what it says itself.
     #[inline]
-    pub(super) fn same(&mut self, signal: Signal) -> Signal {
-        self.reply.alike(signal)
+    pub(super) fn same(&mut self, signal: Signal, growing: Option<u8>) -> Signal {
+        self.reply.alike(signal, growing)
     }
 
     /// Takes a number of an event that is alike to one that was read.

@@ -241,6 +241,12 @@ impl Reply {
         }
     }
 
+    /// The event has ended without saying anything as a whole: nothing of it is left over for the next one.
+    pub(super) fn abandon(&mut self, event: &Event) {
+        self.held = None;
+        self.settle(event);
+    }
+
     /// Whether an event with something in it says anything new: where replies repeat all that was said so far, the count
     /// at this place of the dialect's names tells. It always does if it is not `counted` itself.
     pub(super) fn grew(&mut self, place: u8, counted: bool, choice: u32) -> bool {
@@ -251,10 +257,15 @@ impl Reply {
         grew
     }
 
-    /// An event alike to the last one with output has ended: what that one said, if it says anything new.
+    /// The count that had to grow for the event that just ended to say anything new, if it had one and did.
+    pub(super) const fn growing(&self) -> Option<u8> {
+        self.growing
+    }
+
+    /// An event alike to one that said this by a count that had to be `growing` has ended: what it says itself.
     #[inline]
-    pub(super) fn alike(&mut self, signal: Signal) -> Signal {
-        if let Some(place) = self.growing
+    pub(super) fn alike(&mut self, signal: Signal, growing: Option<u8>) -> Signal {
+        if let Some(place) = growing
             && !self.reach(place, 0)
         {
             return Signal { output: Kinds::NONE, ..signal };

@@ -127,6 +127,8 @@ impl RequestScan {
             Body::Json(scanner) => {
                 let tree = if open.is_some() { &OPEN_TREE } else { &TREE };
                 scanner.read(tree, piece, &mut |field, value| match (field, value) {
+                    // They would have been given by now, had the piece ended here.
+                    _ if facts.is_complete(*open) => {}
                     (MODEL | MODEL_ID, _) if field == *model_key && !told.model => facts.model = name(value),
                     (STREAM, Value::Bool(stream)) if !told.stream => facts.stream = Some(stream),
                     (KEYS.., value) if value != Value::Null => *keys |= 1 << (field - KEYS),
@@ -136,6 +138,7 @@ impl RequestScan {
             }
             Body::Form(scanner) => {
                 scanner.read(piece, &mut |field, value| match field {
+                    _ if facts.is_complete(*open) => {}
                     0 if !told.model => facts.model = name(Value::Text(value)),
                     1 if !told.stream => facts.stream = flag(value),
                     _ => {}
@@ -144,8 +147,7 @@ impl RequestScan {
             }
             Body::Opaque | Body::Given => true,
         };
-        let known = facts.model.is_some() && facts.stream.is_some() && open.is_none();
-        if known || over { self.finish() } else { None }
+        if facts.is_complete(*open) || over { self.finish() } else { None }
     }
 
     /// The body has ended: what is known by now. Absent if the facts were given already.
@@ -156,11 +158,18 @@ impl RequestScan {
         }
         let mut facts = std::mem::take(&mut self.facts);
         // Only a body that was read to its end is known not to say it.
-        if matches!(body, Body::Json(scanner) if scanner.progress() == Progress::Closed) && facts.stream.is_none() {
+        if matches!(body, Body::Json(scanner) if scanner.is_whole()) && facts.stream.is_none() {
             facts.stream = self.unsaid;
         }
         facts.dialect = self.open.and_then(|open| open.shown_by(self.keys));
         Some(facts)
+    }
+}
+
+impl RequestFacts {
+    /// Whether nothing more can be found.
+    fn is_complete(&self, open: Option<Open>) -> bool {
+        self.model.is_some() && self.stream.is_some() && open.is_none()
     }
 }
 

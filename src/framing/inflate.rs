@@ -86,13 +86,14 @@ impl Inflater {
     /// # Errors
     ///
     /// There is nothing to be read after one. Which one it is does not hang on the split; how much was given out before
-    /// it does, by up to a piece.
+    /// it does, by up to deflate's window, and so does where exactly a body has grown beyond measure. (zstd's library
+    /// looks closer at a small frame that comes in one read: one that ends early, with an empty block, is corrupt then,
+    /// and else is over.)
     pub fn read(&mut self, bytes: &[u8], plain: &mut impl FnMut(&[u8])) -> Result<(), Fault> {
         let Self { coding, growth } = self;
-        growth.take(bytes);
-        let mut give = |piece: &[u8]| {
+        let mut give = |piece: &[u8], read: usize| {
             plain(piece);
-            growth.give(piece)
+            growth.give(piece, read)
         };
         let Some(&first) = bytes.first() else { return Ok(()) };
         let over = match coding {
@@ -122,6 +123,7 @@ impl Inflater {
             }
             Coding::Over => false,
         };
+        growth.take(bytes.len());
         if over {
             *coding = Coding::Over;
         }
@@ -145,7 +147,7 @@ impl fmt::Debug for Inflater {
 /// How much came out of how much: what grows beyond measure is given up.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Growth {
-    /// Compressed bytes so far.
+    /// Compressed bytes of earlier reads.
     taken: u64,
     /// Plain bytes so far.
     given: u64,
@@ -156,13 +158,17 @@ impl Growth {
         Self { taken: 0, given: 0 }
     }
 
-    pub(super) const fn take(&mut self, squeezed: &[u8]) {
-        self.taken += squeezed.len() as u64;
+    /// A read of so many compressed bytes is over.
+    pub(super) const fn take(&mut self, squeezed: usize) {
+        self.taken += squeezed as u64;
     }
 
-    pub(super) const fn give(&mut self, plain: &[u8]) -> Result<(), Fault> {
+    /// Plain bytes that came of the read's first `squeezed` bytes: what stands behind these has not grown to anything, and
+    /// must not make a bomb look smaller.
+    pub(super) const fn give(&mut self, plain: &[u8], squeezed: usize) -> Result<(), Fault> {
         self.given += plain.len() as u64;
-        if self.given > BOMB_FROM && self.given / BOMB_RATIO > self.taken { Err(Fault::Overflow) } else { Ok(()) }
+        let grown = self.given > BOMB_FROM && self.given / BOMB_RATIO > self.taken + squeezed as u64;
+        if grown { Err(Fault::Overflow) } else { Ok(()) }
     }
 }
 
@@ -209,19 +215,20 @@ const RESERVED: u8 = 0xe0;
 
 impl Gzip {
     /// Whether the file is over: what follows its last member is no other one.
-    fn read(&mut self, mut bytes: &[u8], give: &mut impl FnMut(&[u8]) -> Result<(), Fault>) -> Result<bool, Fault> {
-        while let Some(&byte) = bytes.first() {
+    fn read(&mut self, bytes: &[u8], give: &mut impl FnMut(&[u8], usize) -> Result<(), Fault>) -> Result<bool, Fault> {
+        let mut at = 0;
+        while let Some(&byte) = bytes.get(at) {
             if matches!(self.at, At::Deflate) {
                 let Self { decompress, crc, .. } = self;
                 let decompress = decompress.get_or_insert_with(|| Decompress::new(false));
-                let (read, ended) = inflate(decompress, bytes, &mut |piece| {
+                let (read, ended) = inflate(decompress, &bytes[at..], &mut |piece, read| {
                     crc.update(piece);
-                    give(piece)
+                    give(piece, at + read)
                 })?;
                 if ended {
                     self.at = At::Trailer(0);
                 }
-                bytes = &bytes[read..];
+                at += read;
                 continue;
             }
             match self.step(byte) {
@@ -230,7 +237,7 @@ impl Gzip {
                 None if self.members > 0 && matches!(self.at, At::Fixed(_)) => return Ok(true),
                 None => return Err(Fault::Corrupt),
             }
-            bytes = &bytes[1..];
+            at += 1;
         }
         Ok(false)
     }
@@ -294,11 +301,12 @@ impl Gzip {
     }
 }
 
-/// Inflates until the bytes or the stream end. Returns how many were read, and whether the stream has ended.
+/// Inflates until the bytes or the stream end; `give` also gets how many of the bytes were read by then. Returns how many
+/// were read in all, and whether the stream has ended.
 pub(super) fn inflate(
     decompress: &mut Decompress,
     bytes: &[u8],
-    give: &mut impl FnMut(&[u8]) -> Result<(), Fault>,
+    give: &mut impl FnMut(&[u8], usize) -> Result<(), Fault>,
 ) -> Result<(usize, bool), Fault> {
     let mut buffer = [0; PIECE];
     let mut at = 0;
@@ -310,7 +318,7 @@ pub(super) fn inflate(
         let written = usize::try_from(decompress.total_out() - given).map_err(|_| Fault::Corrupt)?;
         at += read;
         if written > 0 {
-            give(&buffer[..written])?;
+            give(&buffer[..written], at)?;
         }
         if status == Status::StreamEnd {
             return Ok((at, true));
@@ -335,7 +343,7 @@ fn is_zlib(first: u8) -> bool {
 fn unbrotli(
     state: &mut Brotli,
     bytes: &[u8],
-    give: &mut impl FnMut(&[u8]) -> Result<(), Fault>,
+    give: &mut impl FnMut(&[u8], usize) -> Result<(), Fault>,
 ) -> Result<bool, Fault> {
     let mut buffer = [0; PIECE];
     let (mut left, mut at, mut total) = (bytes.len(), 0, 0);
@@ -344,7 +352,7 @@ fn unbrotli(
         let result =
             BrotliDecompressStream(&mut left, &mut at, bytes, &mut room, &mut written, &mut buffer, &mut total, state);
         if written > 0 {
-            give(&buffer[..written])?;
+            give(&buffer[..written], at)?;
         }
         match result {
             BrotliResult::ResultSuccess => return Ok(true),
@@ -379,7 +387,7 @@ fn unzstd(
     context: &mut DCtx<'_>,
     bytes: &[u8],
     ended: &mut bool,
-    give: &mut impl FnMut(&[u8]) -> Result<(), Fault>,
+    give: &mut impl FnMut(&[u8], usize) -> Result<(), Fault>,
 ) -> Result<bool, Fault> {
     let mut buffer = [0; PIECE];
     let mut input = InBuffer::around(bytes);
@@ -395,7 +403,7 @@ fn unzstd(
         }
         let written = output.pos();
         if written > 0 {
-            give(&buffer[..written])?;
+            give(&buffer[..written], input.pos())?;
         }
         // A full buffer may have left something behind, even if every byte was read.
         if written < PIECE && input.pos() == bytes.len() {

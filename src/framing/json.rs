@@ -123,6 +123,8 @@ enum Mode {
     Scalar,
     Pass,
     Closed,
+    /// Malformed by what stands behind the last bracket.
+    Behind,
     Malformed,
     TooDeep,
 }
@@ -164,10 +166,16 @@ impl Scanner {
         match self.mode {
             Mode::Start => Progress::Blank,
             Mode::Closed => Progress::Closed,
-            Mode::Malformed => Progress::Malformed,
+            Mode::Behind | Mode::Malformed => Progress::Malformed,
             Mode::TooDeep => Progress::TooDeep,
             _ => Progress::Open,
         }
+    }
+
+    /// Whether the document's last bracket was seen, whatever came behind it.
+    #[inline]
+    pub const fn is_whole(&self) -> bool {
+        matches!(self.mode, Mode::Closed | Mode::Behind)
     }
 
     /// What was free in the last `read`, in order; only what lay wholly in its bytes. Absent if there was more than is
@@ -189,8 +197,12 @@ impl Scanner {
                 Mode::String => self.string(tree, bytes, at, found),
                 Mode::Scalar => self.scalar(tree, bytes, at, found),
                 Mode::Pass => self.pass(bytes, at),
-                Mode::Closed => self.blank(byte, at),
-                Mode::Malformed | Mode::TooDeep => return,
+                Mode::Closed if matches!(byte, b' ' | b'\n' | b'\r' | b'\t') => at + 1,
+                Mode::Closed => {
+                    self.mode = Mode::Behind;
+                    return;
+                }
+                Mode::Behind | Mode::Malformed | Mode::TooDeep => return,
             };
         }
     }
@@ -259,7 +271,8 @@ impl Scanner {
             b'{' | b'[' => self.open(tree, byte == b'[', found),
             b']' if self.mode == Mode::FirstValue => self.close(tree, byte),
             b'-' | b'0'..=b'9' | b't' | b'f' | b'n' if self.mode != Mode::Start => {
-                if bytes[at..].starts_with(b"null") {
+                // Nearly every null, without a look for its end: what may follow one.
+                if let [b'n', b'u', b'l', b'l', b',' | b'}' | b']', ..] = bytes[at..] {
                     self.give(tree, Value::Null, found);
                     self.mode = Mode::Next;
                     return at + 4;

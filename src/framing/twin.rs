@@ -64,13 +64,15 @@ impl Twin {
         self.len = len;
     }
 
-    /// The length of the event that `bytes` begin with, if it is a twin of the remembered one and wholly there. `told` gets
-    /// its numbers that were asked for and may have changed; maybe also if it is no twin in the end.
+    /// The length of the event that `bytes` begin with, if it is a twin of the remembered one and wholly there. `told` then
+    /// gets its numbers that were asked for and may have changed.
     #[inline]
     pub fn recognise(&mut self, bytes: &[u8], told: &mut impl FnMut(u8, &[u8])) -> Option<usize> {
         let own = self.bytes.get(..usize::from(self.len)).filter(|own| !own.is_empty())?;
         let free = &self.free[..usize::from(self.frees)];
         let (mut mine, mut theirs) = (0, 0);
+        // The numbers to be told, once it is known that this is a twin: half a number is another one.
+        let (mut numbers, mut tell) = ([(0, 0, 0); FREE], 0);
         // The values not yet passed that are known to vary.
         let mut vary = self.vary;
         let mut next = 0;
@@ -80,7 +82,12 @@ impl Twin {
             let between = own.get(mine..until)?;
             let value = if bytes.get(theirs..).is_some_and(|bytes| bytes.starts_with(between)) {
                 theirs += between.len();
-                let Some(value) = known else { return Some(theirs) };
+                let Some(value) = known else {
+                    for &(field, start, end) in &numbers[..tell] {
+                        told(field, &bytes[start..end]);
+                    }
+                    return Some(theirs);
+                };
                 next = vary.trailing_zeros() as usize + 1;
                 vary &= vary - 1;
                 value
@@ -99,7 +106,8 @@ impl Twin {
                 FreeKind::Number => Some(number_len(rest)).filter(|&len| len > 0)?,
                 FreeKind::Told { field, .. } => {
                     let len = Some(number_len(rest)).filter(|&len| len > 0)?;
-                    told(field, &rest[..len]);
+                    *numbers.get_mut(tell)? = (field, theirs, theirs + len);
+                    tell += 1;
                     len
                 }
                 FreeKind::Padding => spaces(rest),
@@ -191,6 +199,13 @@ mod tests {
                 assert_eq!(seen, Some(event.len()));
             }
             assert_eq!(told, expected);
+            // Half an event tells nothing: its last number may be half, too.
+            let (seen, half) = (told.len(), b"data: {\"a\":\"y\",\"n\":56}\n\n");
+            for cut in 0..half.len() {
+                let seen = twin.recognise(&half[..cut], &mut |_, text| told.push(format!("{text:?}")));
+                assert_eq!(seen, None);
+            }
+            assert_eq!(told.len(), seen);
         }
     }
 

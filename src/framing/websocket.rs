@@ -336,11 +336,10 @@ impl Framer {
     fn inflate(&mut self, mut bytes: &[u8], piece: &mut impl FnMut(Piece<'_>)) -> Result<(), Lost> {
         let Self { window, growth, .. } = self;
         let decompress = window.get_or_insert_with(|| Decompress::new(false));
-        growth.take(bytes);
         while !bytes.is_empty() {
-            let read = inflate(decompress, bytes, &mut |plain| {
+            let read = inflate(decompress, bytes, &mut |plain, read| {
                 piece(Piece::Data(plain));
-                growth.give(plain)
+                growth.give(plain, read)
             });
             let (read, ended) = read.map_err(|fault| match fault {
                 Fault::Corrupt => Lost::Corrupt,
@@ -350,6 +349,7 @@ impl Framer {
             if ended {
                 decompress.reset(false);
             }
+            growth.take(read);
             bytes = &bytes[read..];
         }
         Ok(())

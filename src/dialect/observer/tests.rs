@@ -84,11 +84,14 @@ fn the_content_type_says_how_the_body_is_framed() {
 
 #[test]
 fn without_a_content_type_the_first_byte_says_it() {
-    for begin in ["", ": hi\n\n", "\r\n", "event: x\n", "id: 7\n", "\u{feff}"] {
-        let mut observer = observer(Dialect::OpenAiChat, &[]);
+    for begin in ["", ": hi\n\n", "\r\n", " ", "event: x\n", "id: 7\n", "\u{feff}"] {
         let body = begin.to_owned() + &chunk("\"a\"");
-        assert_eq!(signals(&mut observer, &body.as_bytes().chunks(1).collect::<Vec<_>>()), [OUTPUT], "{begin:?}");
-        assert!(observer.is_stream());
+        for width in [1, body.len()] {
+            let mut observer = observer(Dialect::OpenAiChat, &[]);
+            let pieces: Vec<_> = body.as_bytes().chunks(width).collect();
+            assert_eq!(signals(&mut observer, &pieces), [OUTPUT], "{begin:?} by {width}");
+            assert!(observer.is_stream());
+        }
     }
     let mut observer = observer(Dialect::OpenAiChat, &[]);
     assert_eq!(signals(&mut observer, &[b"<html>"]), []);
@@ -282,6 +285,12 @@ fn a_document_that_is_none_is_said_so() {
         let mut observer = observer(Dialect::OpenAiChat, &json);
         signals(&mut observer, &[body.as_bytes()]);
         assert_eq!(observer.off(), off, "{body}");
+    }
+    // Whether a document is whole does not hang on what comes behind it, or when.
+    for pieces in [&[&b"{\"model\":\"x\"} y"[..]][..], &[b"{\"model\":\"x\"}", b" y"]] {
+        let mut observer = observer(Dialect::OpenAiChat, &json);
+        signals(&mut observer, pieces);
+        assert_eq!((observer.off(), observer.facts().ended), (Some(ObserverOff::Malformed), true));
     }
 }
 

@@ -35,6 +35,7 @@ fn both_are_found_in_any_order() {
         r#"{"stream" : true , "model" : "m"}"#,
         r#"{"messages":[{"content":"\"model\":\"x\""}],"stream":true,"model":"m"}"#,
         r#" {"mod\u0065l":"\u006d","stream":true}"#,
+        r#"{"model":"m","stream":true,"model":"x"}"#,
     ] {
         assert_facts(PATH, &[("content-type", "application/json; charset=utf-8")], body, &facts(Some("m"), Some(true)));
     }
@@ -58,6 +59,7 @@ fn ollama_streams_unless_told_not_to() {
     assert_facts("/api/chat", &[], r#"{"model":"m","stream":false}"#, &facts(Some("m"), Some(false)));
     assert_facts("/api/generate", &[], r#"{"model":"m","stream":null}"#, &facts(Some("m"), Some(true)));
     assert_facts("/api/generate", &[], r#"{"model":"m""#, &facts(Some("m"), None));
+    assert_facts("/api/generate", &[], r#"{"model":"m"} {}"#, &facts(Some("m"), Some(true)));
 }
 
 #[test]

@@ -317,6 +317,11 @@ fn bombs_are_given_up_once_they_are_large() {
         let small = squeeze(kind, &[&zeros]).concat();
         assert_eq!(read(kind.name(), [&small[..]]).1, Ok(()), "{kind:?}: not large enough to matter");
     }
+    // What stands behind a bomb in the same read does not make it look smaller.
+    for kind in KINDS {
+        let behind = [squeeze(kind, &[&zeros.repeat(24)]).concat(), vec![0; 64 << 10]].concat();
+        assert_eq!(read(kind.name(), [&behind[..]]).1, Err(Fault::Overflow), "{kind:?} and zeros");
+    }
     let event = |index: usize| format!("data: {{\"choices\":[{{\"delta\":{{\"content\":\"{index}\"}}}}]}}\n\n");
     let answer: String = (0..350_000).map(event).collect();
     let dense = squeeze(Kind::Gzip, &[answer.as_bytes()]).concat();

@@ -121,6 +121,7 @@ fn what_is_malformed_is_said_so() {
         let (_, progress) = scan(&FIELDS, [document.as_bytes()]);
         assert_eq!(progress, Progress::Malformed, "{document}");
     }
+    assert_found("{\"a\":nulls}", &[], Progress::Malformed);
     for document in ["{", "{\"a", "{\"a\":1", "[[]", "{\"z\":\"\\"] {
         assert_eq!(scan(&FIELDS, [document.as_bytes()]).1, Progress::Open, "{document}");
     }
