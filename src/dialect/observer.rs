@@ -221,7 +221,11 @@ impl Events {
                     at += len;
                     framer.passed(bytes[at - 1]);
                     self.row = 0;
-                    event(self.reader.same(twin.1, twin.2));
+                    let signal = twin.1;
+                    event(match twin.2 {
+                        None => signal,
+                        Some(growing) => reader.same(signal, growing),
+                    });
                     continue;
                 }
             }

@@ -203,8 +203,7 @@ impl Reader {
     }
 
     /// The event that is alike to one that said this, by a count that had to be `growing`, has ended: what it says itself.
-    #[inline]
-    pub(super) fn same(&mut self, signal: Signal, growing: Option<u8>) -> Signal {
+    pub(super) fn same(&mut self, signal: Signal, growing: u8) -> Signal {
         self.reply.alike(signal, growing)
     }
 

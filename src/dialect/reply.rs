@@ -263,14 +263,8 @@ impl Reply {
     }
 
     /// An event alike to one that said this by a count that had to be `growing` has ended: what it says itself.
-    #[inline]
-    pub(super) fn alike(&mut self, signal: Signal, growing: Option<u8>) -> Signal {
-        if let Some(place) = growing
-            && !self.reach(place, 0)
-        {
-            return Signal { output: Kinds::NONE, ..signal };
-        }
-        signal
+    pub(super) fn alike(&mut self, signal: Signal, growing: u8) -> Signal {
+        if self.reach(growing, 0) { signal } else { Signal { output: Kinds::NONE, ..signal } }
     }
 
     /// Whether the count is more than when it was last asked for.

@@ -11,7 +11,7 @@ use super::{
 };
 
 /// The longest event that is remembered, in bytes with its framing.
-const LIMIT: usize = 768;
+const LIMIT: usize = 752;
 
 /// One remembered event.
 #[derive(Debug)]
@@ -22,12 +22,14 @@ pub struct Twin {
     /// as a whole; the others are found by their first difference.
     vary: u16,
     free: [Free; FREE],
+    /// Where the numbers of the event that is compared begin, by the place of their value.
+    numbers: [u16; FREE],
     bytes: [u8; LIMIT],
 }
 
 impl Default for Twin {
     fn default() -> Self {
-        Self { len: 0, frees: 0, vary: 0, free: [NO_FREE; FREE], bytes: [0; LIMIT] }
+        Self { len: 0, frees: 0, vary: 0, free: [NO_FREE; FREE], numbers: [0; FREE], bytes: [0; LIMIT] }
     }
 }
 
@@ -71,8 +73,8 @@ impl Twin {
         let own = self.bytes.get(..usize::from(self.len)).filter(|own| !own.is_empty())?;
         let free = &self.free[..usize::from(self.frees)];
         let (mut mine, mut theirs) = (0, 0);
-        // The numbers to be told, once it is known that this is a twin: half a number is another one.
-        let (mut numbers, mut tell) = ([(0, 0, 0); FREE], 0);
+        // A bit for each number to be told, once it is known that this is a twin: half a number is another one.
+        let mut tell = 0_u16;
         // The values not yet passed that are known to vary.
         let mut vary = self.vary;
         let mut next = 0;
@@ -83,8 +85,8 @@ impl Twin {
             let value = if bytes.get(theirs..).is_some_and(|bytes| bytes.starts_with(between)) {
                 theirs += between.len();
                 let Some(value) = known else {
-                    for &(field, start, end) in &numbers[..tell] {
-                        told(field, &bytes[start..end]);
+                    if tell != 0 {
+                        self.tell(tell, bytes, told);
                     }
                     return Some(theirs);
                 };
@@ -104,16 +106,30 @@ impl Twin {
             let len = match value.kind {
                 FreeKind::Text => text_len(rest).filter(|&len| len > 0)?,
                 FreeKind::Number => Some(number_len(rest)).filter(|&len| len > 0)?,
-                FreeKind::Told { field, .. } => {
+                FreeKind::Told { .. } => {
                     let len = Some(number_len(rest)).filter(|&len| len > 0)?;
-                    *numbers.get_mut(tell)? = (field, theirs, theirs + len);
-                    tell += 1;
+                    let place = next - 1;
+                    self.numbers[place] = u16::try_from(theirs).ok()?;
+                    tell |= 1 << place;
                     len
                 }
                 FreeKind::Padding => spaces(rest),
             };
             theirs += len;
             mine = usize::from(value.end);
+        }
+    }
+
+    /// Tells the numbers at these places, a bit for each.
+    fn tell(&self, mut places: u16, bytes: &[u8], told: &mut impl FnMut(u8, &[u8])) {
+        while places != 0 {
+            let place = places.trailing_zeros() as usize;
+            places &= places - 1;
+            if let FreeKind::Told { field, .. } = self.free[place].kind
+                && let Some(rest) = bytes.get(usize::from(self.numbers[place])..)
+            {
+                told(field, &rest[..number_len(rest)]);
+            }
         }
     }
 }
