@@ -85,6 +85,8 @@ pub(super) fn fields() -> Vec<(&'static str, u8, Want)> {
         ("choices[].delta.audio.transcript", ANSWER, Want::Whether),
         ("choices[].delta.images[].image_url.url", ANSWER, Want::Whether),
         ("model", MODEL, Want::Value),
+        // Of watsonx, which did not always say `model` too.
+        ("model_id", MODEL, Want::Value),
         ("object", OBJECT, Want::Value),
         ("error", ERROR, Want::Value),
         ("error.type", ERROR_TYPE, Want::Value),

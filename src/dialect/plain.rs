@@ -21,10 +21,11 @@ const MESSAGE: u8 = OWN + 1;
 const HAS_ANSWER: u8 = 1;
 const HAS_MESSAGE: u8 = 2;
 
-/// The counts, by their place: those at the top (Ollama's, Titan's), in `usage`, in Cohere's `meta` and in Google's.
-const NAMES: [&str; 14] = [
+/// The counts, by their place: those at the top (Ollama's, Titan's, watsonx's), in `usage`, in Cohere's `meta` and in Google's.
+const NAMES: [&str; 15] = [
     "prompt_eval_count",
     "inputTextTokenCount",
+    "input_token_count",
     "prompt_tokens",
     "input_tokens",
     "completion_tokens",
@@ -40,12 +41,12 @@ const NAMES: [&str; 14] = [
 ];
 
 /// Where the names of these places stand.
-const PLACES: [(&str, Range<usize>); 4] = [("", 0..2), ("usage", 2..8), ("meta", 8..13), ("usageMetadata", 13..14)];
+const PLACES: [(&str, Range<usize>); 4] = [("", 0..3), ("usage", 3..9), ("meta", 9..14), ("usageMetadata", 14..15)];
 
 /// Counts that mean the same, what was counted before what is billed. A total alone is the input's: nothing is generated.
-const INPUTS: [usize; 8] = [2, 3, 8, 10, 13, 0, 1, 6];
-const OUTPUTS: [usize; 4] = [4, 5, 9, 11];
-const CACHED: usize = 7;
+const INPUTS: [usize; 9] = [3, 4, 9, 11, 14, 0, 1, 2, 7];
+const OUTPUTS: [usize; 4] = [5, 6, 10, 12];
+const CACHED: usize = 8;
 
 pub(super) static RULES: Rules = Rules { data: Data::Json, tree: LazyLock::new(asked), found, end, usage: arithmetic };
 
@@ -57,6 +58,7 @@ fn asked() -> Tree {
         ("embeddings", ANSWER, Want::Whether),
         ("output", ANSWER, Want::Whether),
         ("model", MODEL, Want::Value),
+        ("model_id", MODEL, Want::Value),
         ("message", MESSAGE, Want::Whether),
         ("detail", MESSAGE, Want::Whether),
         ("error", ERROR, Want::Value),
@@ -123,6 +125,7 @@ mod tests {
             "promptTokenCount",
             "prompt_eval_count",
             "inputTextTokenCount",
+            "input_token_count",
             "total_tokens",
         ];
         let outputs = ["completion_tokens", "output_tokens", "tokens.output_tokens", "billed_units.output_tokens"];

@@ -4,7 +4,7 @@
 
 use http::{
     Method,
-    header::{HeaderName, UPGRADE},
+    header::{ACCEPT, HeaderName, HeaderValue, UPGRADE},
     request::Parts,
 };
 
@@ -65,11 +65,15 @@ const ROWS: &[Row] = &[
     row(Ends("/complete"), Post, Endpoint::Completions, Dialect::Anthropic),
     row(Has(&["/publishers/anthropic/models/", ":streamRawPredict"]), Post, Endpoint::Messages, Dialect::Anthropic),
     row(Has(&["/publishers/anthropic/models/", ":rawPredict"]), Post, Endpoint::Messages, Dialect::Anthropic),
+    // Mistral's and others' on Vertex are OpenAI's.
+    row(Has(&["/publishers/", "/models/", ":streamRawPredict"]), Post, Endpoint::Chat, Dialect::OpenAiChat),
+    row(Has(&["/publishers/", "/models/", ":rawPredict"]), Post, Endpoint::Chat, Dialect::OpenAiChat),
     row(Ends(":streamGenerateContent"), Post, Endpoint::Generate, Dialect::Gemini),
     row(Ends(":generateContent"), Post, Endpoint::Generate, Dialect::Gemini),
     row(Has(&["/models/", ":embedContent"]), Post, Endpoint::Embeddings, Dialect::Plain),
     row(Has(&["/models/", ":batchEmbedContents"]), Post, Endpoint::Embeddings, Dialect::Plain),
     row(Ends("/interactions"), Post, Endpoint::Generate, Dialect::GeminiInteractions),
+    row(Has(&["/interactions/"]), Get, Endpoint::Generate, Dialect::GeminiInteractions),
     row(Ends("GenerativeService.BidiGenerateContent"), Get, Endpoint::Realtime, Dialect::GeminiLive),
     row(Ends("/realtime"), Get, Endpoint::Realtime, Dialect::Realtime),
     row(Ends("/realtime"), Any, Endpoint::Realtime, Dialect::Other),
@@ -85,8 +89,11 @@ const ROWS: &[Row] = &[
     row(Ends("/text/chat_stream"), Post, Endpoint::Chat, Dialect::OpenAiChat),
     row(Ends("/chat"), Post, Endpoint::Chat, Dialect::Other),
     row(Has(&["/services/aigc/", "/generation"]), Post, Endpoint::Generate, Dialect::DashScope),
+    row(Has(&["/services/embeddings/"]), Post, Endpoint::Embeddings, Dialect::Plain),
+    row(Has(&["/services/rerank/"]), Post, Endpoint::Rerank, Dialect::Plain),
+    row(Has(&["/apps/", "/completion"]), Post, Endpoint::Generate, Dialect::DashScope),
     row(Has(&["/v2/models/", "/generate"]), Post, Endpoint::Generate, Dialect::Triton),
-    // SGLang's has this path, too: the body tells.
+    // SGLang's has this path, too, and Cohere's older completions: the body tells.
     row(Ends("/generate"), Post, Endpoint::Generate, Dialect::Tgi),
     row(Ends("/generate_stream"), Post, Endpoint::Generate, Dialect::Tgi),
     row(Ends("/generation"), Post, Endpoint::Generate, Dialect::Watsonx),
@@ -96,6 +103,7 @@ const ROWS: &[Row] = &[
     row(Ends("/infill"), Post, Endpoint::Generate, Dialect::LlamaCpp),
     row(Has(&["/v1/streams/"]), Get, Endpoint::Generate, Dialect::Replicate),
     row(Ends("/embeddings"), Post, Endpoint::Embeddings, Dialect::Plain),
+    row(Ends("/embedding"), Post, Endpoint::Embeddings, Dialect::Plain),
     row(Ends("/embed"), Post, Endpoint::Embeddings, Dialect::Plain),
     row(Ends("/rerank"), Post, Endpoint::Rerank, Dialect::Plain),
     row(Ends("/reranking"), Post, Endpoint::Rerank, Dialect::Plain),
@@ -132,6 +140,9 @@ pub fn recognise(parts: &Parts, provider: Option<&str>) -> Recognised {
     if upgrades && path.ends_with("/responses") {
         return Recognised { endpoint: Endpoint::Responses, dialect: Dialect::OpenAiResponses };
     }
+    if recognised.endpoint == Endpoint::Batch && path.contains("/v1/files/") && asks_for_events(parts) {
+        return Recognised { endpoint: Endpoint::Generate, dialect: Dialect::Replicate };
+    }
     let provider = provider.and_then(Dialect::named);
     match provider {
         Some(dialect) if row.is_none() && dialect.is_asked_by(&parts.method, upgrades) => {
@@ -146,11 +157,19 @@ pub fn recognise(parts: &Parts, provider: Option<&str>) -> Recognised {
     recognised
 }
 
+/// Whether a file is read as a stream of events: Replicate's streams may be files.
+fn asks_for_events(parts: &Parts) -> bool {
+    let events = |kinds: &HeaderValue| kinds.as_bytes().to_ascii_lowercase().starts_with(b"text/event-stream");
+    parts.method == Method::GET && parts.headers.get(ACCEPT).is_some_and(events)
+}
+
 /// Whether a path that several dialects have is this one's, too.
 fn shares_path(recognised: Recognised, path: &str, dialect: Dialect) -> bool {
     match (recognised.endpoint, recognised.dialect) {
         (Endpoint::Chat, Dialect::Other) => dialect.endpoint() == Endpoint::Chat,
         (Endpoint::Chat, Dialect::CohereV1) => dialect == Dialect::OpenAiChat,
+        // Without a version it is llama.cpp's own.
+        (Endpoint::Completions, Dialect::OpenAiChat) => dialect == Dialect::LlamaCpp && path == "/completions",
         (_, Dialect::Tgi) => path.ends_with("/generate") && matches!(dialect, Dialect::Sglang | Dialect::Triton),
         _ => false,
     }
@@ -281,9 +300,24 @@ mod tests {
             ("/ml/v1/text/chat?version=1", Endpoint::Chat, Dialect::OpenAiChat),
             ("/ml/v1/deployments/d/text/chat_stream", Endpoint::Chat, Dialect::OpenAiChat),
             ("/api/v1/services/aigc/text-generation/generation", Endpoint::Generate, Dialect::DashScope),
+            ("/api/v1/apps/a/completion", Endpoint::Generate, Dialect::DashScope),
             ("/v1beta/interactions", Endpoint::Generate, Dialect::GeminiInteractions),
+            ("/v1internal:streamGenerateContent?alt=sse", Endpoint::Generate, Dialect::Gemini),
+            (
+                "/v1/projects/p/locations/l/publishers/mistralai/models/m@1:streamRawPredict",
+                Endpoint::Chat,
+                Dialect::OpenAiChat,
+            ),
+            (
+                "/v1/projects/p/locations/l/publishers/mistralai/models/m:rawPredict",
+                Endpoint::Chat,
+                Dialect::OpenAiChat,
+            ),
             ("/v1beta/models/e:batchEmbedContents", Endpoint::Embeddings, Dialect::Plain),
             ("/v1/embeddings", Endpoint::Embeddings, Dialect::Plain),
+            ("/embedding", Endpoint::Embeddings, Dialect::Plain),
+            ("/api/v1/services/embeddings/text-embedding/text-embedding", Endpoint::Embeddings, Dialect::Plain),
+            ("/api/v1/services/rerank/text-rerank/text-rerank", Endpoint::Rerank, Dialect::Plain),
             ("/v2/rerank", Endpoint::Rerank, Dialect::Plain),
             ("/v1/images/generations", Endpoint::Images, Dialect::OpenAiMedia),
             ("/v1/audio/speech", Endpoint::Audio, Dialect::OpenAiMedia),
@@ -296,6 +330,8 @@ mod tests {
     fn other_requests_have_an_endpoint_where_they_have_one() {
         assert_recognised("GET", "/v1/realtime?model=x", Endpoint::Realtime, Dialect::Realtime);
         assert_recognised("GET", "/v1/streams/s1", Endpoint::Generate, Dialect::Replicate);
+        let replay = "/v1beta/interactions/i1?stream=true";
+        assert_recognised("GET", replay, Endpoint::Generate, Dialect::GeminiInteractions);
         for (method, path, endpoint) in [
             ("POST", "/v1/realtime", Endpoint::Realtime),
             ("GET", "/v1/models", Endpoint::Models),
@@ -311,6 +347,20 @@ mod tests {
         ] {
             assert_recognised(method, path, endpoint, Dialect::Other);
         }
+    }
+
+    #[test]
+    fn a_file_that_is_asked_for_as_events_is_a_stream() {
+        let asked = |method: &str, accept: &str| {
+            let request = Request::builder().method(method).uri("/v1/files/bcwr-a").header("accept", accept);
+            recognise(&request.body(()).unwrap().into_parts().0, None)
+        };
+        let stream = Recognised { endpoint: Endpoint::Generate, dialect: Dialect::Replicate };
+        let file = Recognised { endpoint: Endpoint::Batch, dialect: Dialect::Other };
+        assert_eq!(asked("GET", "text/event-stream"), stream);
+        assert_eq!(asked("GET", "Text/Event-Stream, */*"), stream);
+        assert_eq!(asked("GET", "application/octet-stream"), file);
+        assert_eq!(asked("DELETE", "text/event-stream"), file);
     }
 
     #[test]
@@ -333,7 +383,7 @@ mod tests {
             let socket = dialect.endpoint() == Endpoint::Realtime;
             let own = Recognised { endpoint: dialect.endpoint(), dialect };
             let none = Recognised { endpoint: Endpoint::Other, dialect: Dialect::Other };
-            for path in ["/", "/score", "/v1/projects/p/publishers/mistralai/models/m:streamRawPredict"] {
+            for path in ["/", "/score", "/v1/projects/p/locations/l/endpoints/7:streamRawPredict"] {
                 assert_eq!(post(path), if socket { none } else { own }, "{dialect:?} {path}");
             }
             let upgrade = Request::get("/ws").header("upgrade", "websocket").body(()).unwrap().into_parts().0;
@@ -353,6 +403,9 @@ mod tests {
             ("/generate", "sglang", Dialect::Sglang),
             ("/generate", "triton", Dialect::Triton),
             ("/generate", "anthropic", Dialect::Tgi),
+            ("/completions", "llama_cpp", Dialect::LlamaCpp),
+            ("/v1/completions", "llama_cpp", Dialect::OpenAiChat),
+            ("/completions", "openai_chat", Dialect::OpenAiChat),
             ("/generate_stream", "sglang", Dialect::Tgi),
             ("/v1/chat", "openai_chat", Dialect::OpenAiChat),
             ("/v1/chat", "cohere", Dialect::CohereV1),
