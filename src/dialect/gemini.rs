@@ -20,6 +20,7 @@ const TEXT: u8 = OWN + 3;
 const THOUGHT: u8 = OWN + 4;
 const TOOL: u8 = OWN + 5;
 const BLOCKED: u8 = OWN + 6;
+const ARGUMENT: u8 = OWN + 7;
 
 /// [`Event::filled`] flags of the present part.
 const HAS_TEXT: u8 = 1;
@@ -55,7 +56,7 @@ fn asked() -> Tree {
 /// Where an answer stands: alone, or as Code Assist wraps it.
 const PLACES: [&str; 2] = ["", "response."];
 
-const FIELDS: [(&str, u8, Want); 13] = [
+const FIELDS: [(&str, u8, Want); 16] = [
     ("candidates[]", CANDIDATE, Want::Whether),
     ("candidates[].index", INDEX, Want::Value),
     ("candidates[].finishReason", FINISH, Want::Value),
@@ -65,7 +66,10 @@ const FIELDS: [(&str, u8, Want); 13] = [
     ("candidates[].content.parts[].inlineData.data", TEXT, Want::Whether),
     ("candidates[].content.parts[].fileData.fileUri", TEXT, Want::Whether),
     ("candidates[].content.parts[].functionCall.name", TOOL, Want::Whether),
-    ("candidates[].content.parts[].functionCall.partialArgs[]", TOOL, Want::Whether),
+    ("candidates[].content.parts[].functionCall.partialArgs[].stringValue", TOOL, Want::Whether),
+    ("candidates[].content.parts[].functionCall.partialArgs[].numberValue", ARGUMENT, Want::Whether),
+    ("candidates[].content.parts[].functionCall.partialArgs[].boolValue", ARGUMENT, Want::Whether),
+    ("candidates[].content.parts[].functionCall.partialArgs[].nullValue", ARGUMENT, Want::Whether),
     ("candidates[].content.parts[].executableCode.code", TOOL, Want::Whether),
     ("promptFeedback.blockReason", BLOCKED, Want::Value),
     ("modelVersion", MODEL, Want::Value),
@@ -78,7 +82,9 @@ fn found(reply: &mut Reply, event: &mut Event, field: u8, value: Value<'_>) {
         INDEX => reply.index(event, value),
         PART => end_part(reply, event),
         TEXT => event.fill(HAS_TEXT, value),
+        // An empty string says that the one before it was all; any other value is one.
         TOOL => event.fill(HAS_TOOL, value),
+        ARGUMENT => event.filled |= HAS_TOOL,
         THOUGHT => event.fill(IS_THOUGHT, value),
         FINISH | BLOCKED if is_unspecified(value) => {}
         BLOCKED => reply.finish_with(event, value),

@@ -69,7 +69,7 @@ fn asked() -> Tree {
         ("error", ERROR, Want::Value),
         ("error.code", ERROR_CODE, Want::Value),
     ];
-    tree(&fields, usage::named(&["interaction.usage", "metadata.usage", "usage"], &NAMES))
+    tree(&fields, usage::named(&["interaction.usage", "metadata.usage", "metadata.total_usage", "usage"], &NAMES))
 }
 
 /// Takes a field of the event.
