@@ -44,6 +44,7 @@ pub(super) static RULES: Rules = Rules { data: Data::Json, tree: LazyLock::new(a
 fn asked() -> Tree {
     let fields = [
         ("output.text", ANSWER, Want::Whether),
+        ("output.workflow_message.message.content", ANSWER, Want::Whether),
         ("output.finish_reason", FINISH, Want::Value),
         ("output.choices[]", CHOICE, Want::Whether),
         ("output.choices[].index", INDEX, Want::Value),

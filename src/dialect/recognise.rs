@@ -74,7 +74,8 @@ const ROWS: &[Row] = &[
     row(Has(&["/models/", ":batchEmbedContents"]), Post, Endpoint::Embeddings, Dialect::Plain),
     row(Ends("/interactions"), Post, Endpoint::Generate, Dialect::GeminiInteractions),
     row(Has(&["/interactions/"]), Get, Endpoint::Generate, Dialect::GeminiInteractions),
-    row(Ends("GenerativeService.BidiGenerateContent"), Get, Endpoint::Realtime, Dialect::GeminiLive),
+    row(Ends("BidiGenerateContent"), Get, Endpoint::Realtime, Dialect::GeminiLive),
+    row(Ends("BidiGenerateContentConstrained"), Get, Endpoint::Realtime, Dialect::GeminiLive),
     row(Ends("/realtime"), Get, Endpoint::Realtime, Dialect::Realtime),
     row(Ends("/realtime"), Any, Endpoint::Realtime, Dialect::Other),
     row(Has(&["/model/", "/converse"]), Post, Endpoint::Chat, Dialect::BedrockConverse),
@@ -329,6 +330,13 @@ mod tests {
     #[test]
     fn other_requests_have_an_endpoint_where_they_have_one() {
         assert_recognised("GET", "/v1/realtime?model=x", Endpoint::Realtime, Dialect::Realtime);
+        for service in [
+            "google.ai.generativelanguage.v1beta.GenerativeService.BidiGenerateContent",
+            "google.ai.generativelanguage.v1alpha.GenerativeService.BidiGenerateContentConstrained",
+            "google.cloud.aiplatform.v1.LlmBidiService/BidiGenerateContent",
+        ] {
+            assert_recognised("GET", &format!("/ws/{service}?key=x"), Endpoint::Realtime, Dialect::GeminiLive);
+        }
         assert_recognised("GET", "/v1/streams/s1", Endpoint::Generate, Dialect::Replicate);
         let replay = "/v1beta/interactions/i1?stream=true";
         assert_recognised("GET", replay, Endpoint::Generate, Dialect::GeminiInteractions);
