@@ -23,6 +23,8 @@ const NAME: u8 = OWN + 6;
 const OPAQUE: u8 = OWN + 7;
 const COMPLETION: u8 = OWN + 8;
 const STOP: u8 = OWN + 9;
+/// The model that goes on where another one declined.
+const SUCCESSOR: u8 = OWN + 10;
 
 /// [`Event::kind`]s.
 const DELTA: u8 = 1;
@@ -54,6 +56,7 @@ pub(super) fn fields() -> Vec<(&'static str, u8, Want)> {
     vec![
         ("type", TYPE, Want::Value),
         ("delta.text", TEXT, Want::Whether),
+        ("delta.connector_text", TEXT, Want::Whether),
         ("delta.thinking", THINKING, Want::Whether),
         ("delta.partial_json", JSON, Want::Whether),
         ("delta.content", COMPACTION, Want::Whether),
@@ -62,7 +65,9 @@ pub(super) fn fields() -> Vec<(&'static str, u8, Want)> {
         ("content_block.name", NAME, Want::Whether),
         ("content_block.data", OPAQUE, Want::Whether),
         ("content_block.text", TEXT, Want::Whether),
+        ("content_block.connector_text", TEXT, Want::Whether),
         ("content_block.thinking", THINKING, Want::Whether),
+        ("content_block.to.model", SUCCESSOR, Want::Value),
         ("message.model", MODEL, Want::Value),
         ("message.stop_reason", STOP, Want::Value),
         ("completion", COMPLETION, Want::Whether),
@@ -89,8 +94,9 @@ pub(super) fn found(reply: &mut Reply, event: &mut Event, field: u8, value: Valu
             _ => {}
         },
         BLOCK_TYPE => match value {
-            Value::Text(b"tool_use" | b"server_tool_use" | b"mcp_tool_use") => event.part = CALL,
-            Value::Text(b"text" | b"thinking" | b"redacted_thinking") => event.part = SPOKEN,
+            Value::Text(b"text" | b"thinking" | b"redacted_thinking" | b"connector_text") => event.part = SPOKEN,
+            // The client's own tools, the servers' and MCP's; results have other names.
+            Value::Text(kind) if kind.ends_with(b"tool_use") => event.part = CALL,
             _ => {}
         },
         TEXT => event.fill(HAS_TEXT, value),
@@ -99,6 +105,7 @@ pub(super) fn found(reply: &mut Reply, event: &mut Event, field: u8, value: Valu
         COMPACTION => event.fill(HAS_COMPACTION, value),
         NAME => event.fill(HAS_NAME, value),
         OPAQUE => event.fill(HAS_OPAQUE, value),
+        SUCCESSOR => reply.model = name(value).or(reply.model.take()),
         COMPLETION => event.fill(HAS_COMPLETION, value),
         STOP => {
             if let Some(reason) = name(value) {

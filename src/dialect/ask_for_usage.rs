@@ -30,6 +30,8 @@ const VOUCHING: [&str; 5] = ["content-digest", "repr-digest", "digest", "content
 pub fn may_ask_for_usage(recognised: Recognised, parts: &Parts) -> bool {
     recognised.dialect == Dialect::OpenAiChat
         && matches!(recognised.endpoint, Endpoint::Chat | Endpoint::Completions)
+        // What speaks it on Vertex says its usage anyway, and need not know the field.
+        && !parts.uri.path().ends_with(":streamRawPredict")
         && is_json(parts)
         && !VOUCHING.iter().any(|name| parts.headers.contains_key(*name))
 }

@@ -30,6 +30,7 @@ pub(super) static RULES: Rules =
 fn asked() -> Tree {
     let fields = [
         ("delta.text", ANSWER, Want::Whether),
+        ("delta.image.source.bytes", ANSWER, Want::Whether),
         ("delta.reasoningContent.text", REASONING, Want::Whether),
         ("delta.reasoningContent.redactedContent", REASONING, Want::Whether),
         ("delta.toolUse.input", TOOL, Want::Whether),

@@ -26,9 +26,15 @@ const PART: u8 = ANSWER + 4;
 const STOP: u8 = ANSWER + 5;
 const METRICS: u8 = ANSWER + 6;
 const MESSAGE: u8 = ANSWER + 7;
+const SPEECH: u8 = ANSWER + 8;
+const LAST: u8 = ANSWER + 9;
 
 /// An [`Event::filled`] flag, behind Anthropic's.
 const HAS_METRICS: u8 = 128;
+
+/// [`Event::part`] flags, behind Anthropic's: a message, and the field beside it that only an answer has.
+const HAS_MESSAGE: u8 = 64;
+const IS_ANSWER: u8 = 128;
 
 /// Of [`Reply::parts`]: Cohere's text came in parts.
 const TEXT_CAME: u8 = 1;
@@ -118,11 +124,15 @@ fn asked() -> Tree {
         ("tool_calls[].name", TOOL, Want::Whether),
         ("finish_reason", STOP, Want::Value),
         ("generations[].finish_reason", STOP, Want::Value),
+        // AI21's older ones.
+        ("completions[].finishReason.reason", STOP, Want::Value),
+        // TwelveLabs, whose message is the answer.
+        ("finishReason", LAST, Want::Value),
         // Bedrock's own.
         ("amazon-bedrock-invocationMetrics", METRICS, Want::Whether),
         // `firstByteLatency` is left: the first byte is no token where a start comes first, as with Anthropic and Nova.
         ("amazon-bedrock-invocationMetrics.invocationLatency", time(Phase::Total, Unit::Millis), Want::Count),
-        ("message", MESSAGE, Want::Whether),
+        ("message", SPEECH, Want::Whether),
         ("Message", MESSAGE, Want::Whether),
     ]);
     tree(&fields, usage::placed(&PLACES, &NAMES))
@@ -145,9 +155,14 @@ fn found(reply: &mut Reply, event: &mut Event, field: u8, value: Value<'_>) {
         // What stopped a choice may be said in addition to its finish reason.
         STOP if event.choices == 0 || reply.finish.is_empty() => reply.finish_with(event, value),
         METRICS => event.fill(HAS_METRICS, value),
-        // Errors are a message alone. Anthropic's start has an object of this name.
         MESSAGE if value == Value::Filled => reply.take(event, ERROR, value),
-        WHOLE | STOP | MESSAGE => {}
+        // Anthropic's start has an object of this name.
+        SPEECH if value == Value::Filled => event.part |= HAS_MESSAGE,
+        LAST => {
+            event.part |= IS_ANSWER;
+            reply.finish_with(event, value);
+        }
+        WHOLE | STOP | MESSAGE | SPEECH => {}
         _ => anthropic::found(reply, event, field, value),
     }
 }
@@ -155,6 +170,14 @@ fn found(reply: &mut Reply, event: &mut Event, field: u8, value: Value<'_>) {
 /// The event has ended.
 fn end(reply: &mut Reply, event: &mut Event) -> Signal {
     reply.settle(event);
+    if event.part & HAS_MESSAGE != 0 {
+        // Errors are a message alone.
+        if event.part & IS_ANSWER == 0 {
+            reply.take(event, ERROR, Value::Filled);
+        } else {
+            event.output |= Kinds::ANSWER;
+        }
+    }
     let mut signal = anthropic::end(reply, event);
     signal.output |= event.output;
     signal.end |= event.has(HAS_METRICS);

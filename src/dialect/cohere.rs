@@ -1,6 +1,7 @@
 //! Cohere's chat, version 2: typed events over SSE, or one plain document.
 //!
-//! `tool_calls` of an event is an object, of a document an array. What was billed is less than what was counted.
+//! `tool_calls` of an event is an object, of a document an array. What was billed is less than what was counted, and
+//! stands in where that is not said.
 
 use std::sync::LazyLock;
 
@@ -27,6 +28,8 @@ const INPUT: usize = 0;
 const OUTPUT: usize = 1;
 const THINKING: usize = 2;
 const CACHED: usize = 3;
+const BILLED_INPUT: usize = 4;
+const BILLED_OUTPUT: usize = 5;
 
 pub(super) static RULES: Rules =
     Rules { data: Data::Json, tree: LazyLock::new(asked), found, end: Reply::close, usage: arithmetic };
@@ -37,8 +40,12 @@ fn asked() -> Tree {
         ("delta.message.content.text", ANSWER, Want::Whether),
         ("delta.message.content.thinking", REASONING, Want::Whether),
         ("delta.message.tool_plan", REASONING, Want::Whether),
+        ("delta.tool_plan", REASONING, Want::Whether),
         ("delta.message.tool_calls.function.name", TOOL, Want::Whether),
         ("delta.message.tool_calls.function.arguments", TOOL, Want::Whether),
+        // Before the message was wrapped around them.
+        ("delta.tool_call.function.name", TOOL, Want::Whether),
+        ("delta.tool_call.function.arguments", TOOL, Want::Whether),
         ("delta.finish_reason", FINISH, Want::Value),
         ("delta.error", ERROR, Want::Value),
         ("finish_reason", FINISH, Want::Value),
@@ -66,8 +73,8 @@ fn found(reply: &mut Reply, event: &mut Event, field: u8, value: Value<'_>) {
 /// The arithmetic: cached tokens are inside the input's, reasoning inside the output's.
 fn arithmetic(counts: &Counts) -> Usage {
     Usage {
-        input: counts.at(INPUT),
-        output: counts.at(OUTPUT),
+        input: counts.at(INPUT).or_else(|| counts.at(BILLED_INPUT)),
+        output: counts.at(OUTPUT).or_else(|| counts.at(BILLED_OUTPUT)),
         reasoning: counts.at(THINKING),
         cached: counts.at(CACHED),
         cache_write: None,

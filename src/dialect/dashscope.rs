@@ -1,4 +1,4 @@
-//! DashScope's own API (`/services/aigc/…/generation`): objects over SSE, or one plain document.
+//! DashScope's own API (`/services/aigc/…/generation`, `/apps/…/completion`): objects over SSE, or one plain document.
 //!
 //! The text of an event is all text so far, unless the request asked for increments: what tells is the output's count. A
 //! finish reason is the word `null` until there is one, and nothing else marks the end.
@@ -17,6 +17,7 @@ const CHOICE: u8 = OWN;
 const INDEX: u8 = OWN + 1;
 /// Only errors have a code.
 const CODE: u8 = OWN + 2;
+const AUDIO: u8 = OWN + 3;
 
 /// [`Event::filled`] flag.
 const HAS_COUNT: u8 = 1;
@@ -43,6 +44,7 @@ pub(super) static RULES: Rules = Rules { data: Data::Json, tree: LazyLock::new(a
 fn asked() -> Tree {
     let fields = [
         ("output.text", ANSWER, Want::Whether),
+        ("output.workflow_message.message.content", ANSWER, Want::Whether),
         ("output.finish_reason", FINISH, Want::Value),
         ("output.choices[]", CHOICE, Want::Whether),
         ("output.choices[].index", INDEX, Want::Value),
@@ -50,13 +52,15 @@ fn asked() -> Tree {
         ("output.choices[].message.content", ANSWER, Want::Whether),
         ("output.choices[].message.content[].text", ANSWER, Want::Whether),
         ("output.choices[].message.content[].image", ANSWER, Want::Whether),
+        ("output.audio.data", AUDIO, Want::Whether),
         ("output.choices[].message.reasoning_content", REASONING, Want::Whether),
         ("output.choices[].message.tool_calls[].function.name", TOOL, Want::Whether),
         ("output.choices[].message.tool_calls[].function.arguments", TOOL, Want::Whether),
         ("model", MODEL, Want::Value),
+        ("usage.models[].model_id", MODEL, Want::Value),
         ("code", CODE, Want::Value),
     ];
-    tree(&fields, usage::named(&["usage"], &NAMES))
+    tree(&fields, usage::named(&["usage", "usage.models[]"], &NAMES))
 }
 
 /// Takes a field of the event.
@@ -64,6 +68,7 @@ fn found(reply: &mut Reply, event: &mut Event, field: u8, value: Value<'_>) {
     match field {
         CHOICE => reply.choice(event),
         INDEX => reply.index(event, value),
+        AUDIO => event.add(Kinds::ANSWER | Kinds::AUDIO, value),
         FINISH if value == Value::Text(b"null") => {}
         CODE if is_something(value) => {
             reply.take(event, ERROR, value);
@@ -80,7 +85,9 @@ fn found(reply: &mut Reply, event: &mut Event, field: u8, value: Value<'_>) {
 
 /// The event has ended.
 fn end(reply: &mut Reply, event: &mut Event) -> Signal {
-    let new = !event.output.is_empty() && reply.grew(OUTPUT, event.has(HAS_COUNT), 0);
+    // Audio never repeats itself, whatever is counted beside it.
+    let audio = event.output.contains(Kinds::AUDIO);
+    let new = audio || !event.output.is_empty() && reply.grew(OUTPUT, event.has(HAS_COUNT), 0);
     reply.end(event, if new { event.output } else { Kinds::NONE }, false)
 }
 

@@ -20,6 +20,7 @@ const TEXT: u8 = OWN + 3;
 const THOUGHT: u8 = OWN + 4;
 const TOOL: u8 = OWN + 5;
 const BLOCKED: u8 = OWN + 6;
+const ARGUMENT: u8 = OWN + 7;
 
 /// [`Event::filled`] flags of the present part.
 const HAS_TEXT: u8 = 1;
@@ -44,24 +45,35 @@ const THOUGHTS: usize = 4;
 pub(super) static RULES: Rules = Rules { data: Data::Json, tree: LazyLock::new(asked), found, end, usage: arithmetic };
 
 fn asked() -> Tree {
-    let fields = [
-        ("candidates[]", CANDIDATE, Want::Whether),
-        ("candidates[].index", INDEX, Want::Value),
-        ("candidates[].finishReason", FINISH, Want::Value),
-        ("candidates[].content.parts[]", PART, Want::Whether),
-        ("candidates[].content.parts[].text", TEXT, Want::Whether),
-        ("candidates[].content.parts[].thought", THOUGHT, Want::Value),
-        ("candidates[].content.parts[].inlineData.data", TEXT, Want::Whether),
-        ("candidates[].content.parts[].functionCall.name", TOOL, Want::Whether),
-        ("candidates[].content.parts[].functionCall.partialArgs[]", TOOL, Want::Whether),
-        ("candidates[].content.parts[].executableCode.code", TOOL, Want::Whether),
-        ("promptFeedback.blockReason", BLOCKED, Want::Value),
-        ("modelVersion", MODEL, Want::Value),
-        ("error", ERROR, Want::Value),
-        ("error.code", ERROR_CODE, Want::Value),
-    ];
-    tree(&fields, usage::named(&["usageMetadata"], &NAMES))
+    let mut fields: Vec<(String, u8, Want)> = Vec::new();
+    for place in PLACES {
+        fields.extend(FIELDS.iter().map(|(path, field, want)| (format!("{place}{path}"), *field, *want)));
+        fields.extend(usage::named(&[&format!("{place}usageMetadata")], &NAMES));
+    }
+    tree(&[("error", ERROR, Want::Value), ("error.code", ERROR_CODE, Want::Value)], fields)
 }
+
+/// Where an answer stands: alone, or as Code Assist wraps it.
+const PLACES: [&str; 2] = ["", "response."];
+
+const FIELDS: [(&str, u8, Want); 16] = [
+    ("candidates[]", CANDIDATE, Want::Whether),
+    ("candidates[].index", INDEX, Want::Value),
+    ("candidates[].finishReason", FINISH, Want::Value),
+    ("candidates[].content.parts[]", PART, Want::Whether),
+    ("candidates[].content.parts[].text", TEXT, Want::Whether),
+    ("candidates[].content.parts[].thought", THOUGHT, Want::Value),
+    ("candidates[].content.parts[].inlineData.data", TEXT, Want::Whether),
+    ("candidates[].content.parts[].fileData.fileUri", TEXT, Want::Whether),
+    ("candidates[].content.parts[].functionCall.name", TOOL, Want::Whether),
+    ("candidates[].content.parts[].functionCall.partialArgs[].stringValue", TOOL, Want::Whether),
+    ("candidates[].content.parts[].functionCall.partialArgs[].numberValue", ARGUMENT, Want::Whether),
+    ("candidates[].content.parts[].functionCall.partialArgs[].boolValue", ARGUMENT, Want::Whether),
+    ("candidates[].content.parts[].functionCall.partialArgs[].nullValue", ARGUMENT, Want::Whether),
+    ("candidates[].content.parts[].executableCode.code", TOOL, Want::Whether),
+    ("promptFeedback.blockReason", BLOCKED, Want::Value),
+    ("modelVersion", MODEL, Want::Value),
+];
 
 /// Takes a field of the event.
 fn found(reply: &mut Reply, event: &mut Event, field: u8, value: Value<'_>) {
@@ -70,8 +82,11 @@ fn found(reply: &mut Reply, event: &mut Event, field: u8, value: Value<'_>) {
         INDEX => reply.index(event, value),
         PART => end_part(reply, event),
         TEXT => event.fill(HAS_TEXT, value),
+        // An empty string says that the one before it was all; any other value is one.
         TOOL => event.fill(HAS_TOOL, value),
+        ARGUMENT => event.filled |= HAS_TOOL,
         THOUGHT => event.fill(IS_THOUGHT, value),
+        FINISH | BLOCKED if is_unspecified(value) => {}
         BLOCKED => reply.finish_with(event, value),
         _ => reply.take(event, field, value),
     }
@@ -93,6 +108,14 @@ fn arithmetic(counts: &Counts) -> Usage {
         cached: counts.at(CACHED),
         cache_write: None,
         raw: counts.named(&NAMES),
+    }
+}
+
+/// The name, or number, of no reason.
+fn is_unspecified(value: Value<'_>) -> bool {
+    match value {
+        Value::Text(reason) => reason.ends_with(b"_UNSPECIFIED"),
+        value => value == Value::Number(b"0"),
     }
 }
 

@@ -51,20 +51,25 @@ fn asked() -> Tree {
         ("delta.type", PART_TYPE, Want::Value),
         ("delta.text", CONTENT, Want::Whether),
         ("delta.content.text", CONTENT, Want::Whether),
+        ("delta.content.data", CONTENT, Want::Whether),
+        ("delta.thought", CONTENT, Want::Whether),
         ("delta.data", CONTENT, Want::Whether),
+        ("delta.uri", CONTENT, Want::Whether),
         ("delta.name", CONTENT, Want::Whether),
         ("delta.arguments", CONTENT, Want::Whether),
         ("delta.partial_arguments", CONTENT, Want::Whether),
         ("step.type", PART_TYPE, Want::Value),
         ("step.name", CONTENT, Want::Whether),
         ("interaction.model", MODEL, Want::Value),
+        ("interaction.agent", MODEL, Want::Value),
         ("interaction.status", STATUS, Want::Value),
         ("model", MODEL, Want::Value),
+        ("agent", MODEL, Want::Value),
         ("status", STATUS, Want::Value),
         ("error", ERROR, Want::Value),
         ("error.code", ERROR_CODE, Want::Value),
     ];
-    tree(&fields, usage::named(&["interaction.usage", "metadata.usage", "usage"], &NAMES))
+    tree(&fields, usage::named(&["interaction.usage", "metadata.usage", "metadata.total_usage", "usage"], &NAMES))
 }
 
 /// Takes a field of the event.
@@ -115,9 +120,9 @@ fn arithmetic(counts: &Counts) -> Usage {
 /// What servers' own tools do (`google_search_call`, `*_result`) is not generated.
 fn part(text: &[u8]) -> u8 {
     match text {
-        b"text" | b"image" | b"video" => TEXT,
+        b"text" | b"image" | b"video" | b"document" => TEXT,
         b"audio" => AUDIO,
-        b"thought_summary" => THOUGHTS,
+        b"thought_summary" | b"thought" => THOUGHTS,
         b"function_call" | b"arguments_delta" | b"code_execution_call" | b"mcp_server_tool_call" => CALL,
         _ => SILENT,
     }

@@ -70,8 +70,8 @@ impl Observer {
         let body = match essence(&head.headers, &CONTENT_TYPE).as_deref() {
             Some("text/event-stream") => Body::Events(sse::Framer::default()),
             _ if dialect == Dialect::Other => Body::Blind,
-            // What begins with a bracket is a stream.
-            Some("application/json") if dialect == Dialect::Gemini => Body::Untold,
+            // Of Google what begins with a bracket is a stream; DashScope frames errors as events under any type.
+            Some("application/json") if matches!(dialect, Dialect::Gemini | Dialect::DashScope) => Body::Untold,
             Some("application/json") => Body::Document,
             Some("application/x-ndjson" | "application/ndjson" | "application/jsonl" | "application/stream+json") => {
                 Body::Lines(ndjson::Framer::default())

@@ -93,6 +93,8 @@ pub(super) fn fields() -> Vec<(&'static str, u8, Want)> {
         ("choices[].error.type", ERROR_TYPE, Want::Value),
         ("choices[].error.code", ERROR_CODE, Want::Value),
         ("model", MODEL, Want::Value),
+        // Of watsonx, which did not always say `model` too.
+        ("model_id", MODEL, Want::Value),
         ("object", OBJECT, Want::Value),
         ("error", ERROR, Want::Value),
         ("error.type", ERROR_TYPE, Want::Value),

@@ -16,15 +16,18 @@ use crate::framing::json::{Tree, Value, Want};
 
 const ANSWER: u8 = OWN;
 const MESSAGE: u8 = OWN + 1;
+const PREDICTION: u8 = OWN + 2;
 
 /// [`Event::filled`] flags.
 const HAS_ANSWER: u8 = 1;
 const HAS_MESSAGE: u8 = 2;
 
-/// The counts, by their place: those at the top (Ollama's, Titan's), in `usage`, in Cohere's `meta` and in Google's.
-const NAMES: [&str; 14] = [
+/// The counts, by their place: those at the top (Ollama's, Titan's, watsonx's), in `usage`, in Cohere's `meta` and in
+/// Google's; on Vertex each input has its own.
+const NAMES: [&str; 16] = [
     "prompt_eval_count",
     "inputTextTokenCount",
+    "input_token_count",
     "prompt_tokens",
     "input_tokens",
     "completion_tokens",
@@ -37,15 +40,17 @@ const NAMES: [&str; 14] = [
     "billed_units.output_tokens",
     "billed_units.search_units",
     "promptTokenCount",
+    "embeddings.statistics.token_count",
 ];
 
 /// Where the names of these places stand.
-const PLACES: [(&str, Range<usize>); 4] = [("", 0..2), ("usage", 2..8), ("meta", 8..13), ("usageMetadata", 13..14)];
+const PLACES: [(&str, Range<usize>); 5] =
+    [("", 0..3), ("usage", 3..9), ("meta", 9..14), ("usageMetadata", 14..15), ("predictions[]", 15..16)];
 
 /// Counts that mean the same, what was counted before what is billed. A total alone is the input's: nothing is generated.
-const INPUTS: [usize; 8] = [2, 3, 8, 10, 13, 0, 1, 6];
-const OUTPUTS: [usize; 4] = [4, 5, 9, 11];
-const CACHED: usize = 7;
+const INPUTS: [usize; 10] = [3, 4, 9, 11, 14, 15, 0, 1, 2, 7];
+const OUTPUTS: [usize; 4] = [5, 6, 10, 12];
+const CACHED: usize = 8;
 
 pub(super) static RULES: Rules = Rules { data: Data::Json, tree: LazyLock::new(asked), found, end, usage: arithmetic };
 
@@ -56,7 +61,10 @@ fn asked() -> Tree {
         ("embedding", ANSWER, Want::Whether),
         ("embeddings", ANSWER, Want::Whether),
         ("output", ANSWER, Want::Whether),
+        ("predictions", ANSWER, Want::Whether),
+        ("predictions[]", PREDICTION, Want::Whether),
         ("model", MODEL, Want::Value),
+        ("model_id", MODEL, Want::Value),
         ("message", MESSAGE, Want::Whether),
         ("detail", MESSAGE, Want::Whether),
         ("error", ERROR, Want::Value),
@@ -75,6 +83,7 @@ fn found(reply: &mut Reply, event: &mut Event, field: u8, value: Value<'_>) {
     match field {
         ANSWER if there => event.filled |= HAS_ANSWER,
         MESSAGE if there => event.filled |= HAS_MESSAGE,
+        PREDICTION => reply.counts.another(),
         ANSWER | MESSAGE => {}
         _ => reply.take(event, field, value),
     }
@@ -121,8 +130,10 @@ mod tests {
             "tokens.input_tokens",
             "billed_units.input_tokens",
             "promptTokenCount",
+            "embeddings.statistics.token_count",
             "prompt_eval_count",
             "inputTextTokenCount",
+            "input_token_count",
             "total_tokens",
         ];
         let outputs = ["completion_tokens", "output_tokens", "tokens.output_tokens", "billed_units.output_tokens"];

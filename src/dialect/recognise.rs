@@ -4,7 +4,7 @@
 
 use http::{
     Method,
-    header::{HeaderName, UPGRADE},
+    header::{ACCEPT, HeaderName, HeaderValue, UPGRADE},
     request::Parts,
 };
 
@@ -62,16 +62,32 @@ const ROWS: &[Row] = &[
     row(Has(&["/responses/"]), Any, Endpoint::Responses, Dialect::Other),
     row(Has(&["/threads/"]), Any, Endpoint::Other, Dialect::Other),
     row(Ends("/messages"), Post, Endpoint::Messages, Dialect::Anthropic),
-    row(Ends("/messages/count_tokens"), Any, Endpoint::Other, Dialect::Other),
+    // What counts or splits tokens generates none, whoever is asked.
+    row(Ends("/count_tokens"), Any, Endpoint::Other, Dialect::Other),
+    row(Ends("/count-tokens"), Any, Endpoint::Other, Dialect::Other),
+    row(Ends("/count-tokens:rawPredict"), Any, Endpoint::Other, Dialect::Other),
+    row(Ends(":countTokens"), Any, Endpoint::Other, Dialect::Other),
+    row(Ends(":computeTokens"), Any, Endpoint::Other, Dialect::Other),
+    row(Ends("tokenize"), Any, Endpoint::Other, Dialect::Other),
+    row(Ends("/tokenization"), Any, Endpoint::Other, Dialect::Other),
+    row(Ends("/apply-template"), Any, Endpoint::Other, Dialect::Other),
     row(Ends("/complete"), Post, Endpoint::Completions, Dialect::Anthropic),
     row(Has(&["/publishers/anthropic/models/", ":streamRawPredict"]), Post, Endpoint::Messages, Dialect::Anthropic),
     row(Has(&["/publishers/anthropic/models/", ":rawPredict"]), Post, Endpoint::Messages, Dialect::Anthropic),
+    // Mistral's and others' on Vertex are OpenAI's.
+    row(Has(&["/publishers/", "/models/", ":streamRawPredict"]), Post, Endpoint::Chat, Dialect::OpenAiChat),
+    row(Has(&["/publishers/", "/models/", ":rawPredict"]), Post, Endpoint::Chat, Dialect::OpenAiChat),
     row(Ends(":streamGenerateContent"), Post, Endpoint::Generate, Dialect::Gemini),
     row(Ends(":generateContent"), Post, Endpoint::Generate, Dialect::Gemini),
+    row(Has(&["/models/", "embedding", ":predict"]), Post, Endpoint::Embeddings, Dialect::Plain),
+    row(Has(&["/publishers/", ":predict"]), Post, Endpoint::Other, Dialect::Other),
+    row(Ends(":batchGenerateContent"), Post, Endpoint::Batch, Dialect::Other),
     row(Has(&["/models/", ":embedContent"]), Post, Endpoint::Embeddings, Dialect::Plain),
     row(Has(&["/models/", ":batchEmbedContents"]), Post, Endpoint::Embeddings, Dialect::Plain),
     row(Ends("/interactions"), Post, Endpoint::Generate, Dialect::GeminiInteractions),
-    row(Ends("GenerativeService.BidiGenerateContent"), Get, Endpoint::Realtime, Dialect::GeminiLive),
+    row(Has(&["/interactions/"]), Get, Endpoint::Generate, Dialect::GeminiInteractions),
+    row(Ends("BidiGenerateContent"), Get, Endpoint::Realtime, Dialect::GeminiLive),
+    row(Ends("BidiGenerateContentConstrained"), Get, Endpoint::Realtime, Dialect::GeminiLive),
     row(Ends("/realtime"), Get, Endpoint::Realtime, Dialect::Realtime),
     row(Ends("/realtime"), Any, Endpoint::Realtime, Dialect::Other),
     row(Has(&["/model/", "/converse"]), Post, Endpoint::Chat, Dialect::BedrockConverse),
@@ -86,8 +102,11 @@ const ROWS: &[Row] = &[
     row(Ends("/text/chat_stream"), Post, Endpoint::Chat, Dialect::OpenAiChat),
     row(Ends("/chat"), Post, Endpoint::Chat, Dialect::Other),
     row(Has(&["/services/aigc/", "/generation"]), Post, Endpoint::Generate, Dialect::DashScope),
+    row(Has(&["/services/embeddings/"]), Post, Endpoint::Embeddings, Dialect::Plain),
+    row(Has(&["/services/rerank/"]), Post, Endpoint::Rerank, Dialect::Plain),
+    row(Has(&["/apps/", "/completion"]), Post, Endpoint::Generate, Dialect::DashScope),
     row(Has(&["/v2/models/", "/generate"]), Post, Endpoint::Generate, Dialect::Triton),
-    // SGLang's has this path, too: the body tells.
+    // SGLang's has this path, too, and Cohere's older completions: the body tells.
     row(Ends("/generate"), Post, Endpoint::Generate, Dialect::Tgi),
     row(Ends("/generate_stream"), Post, Endpoint::Generate, Dialect::Tgi),
     row(Ends("/generation"), Post, Endpoint::Generate, Dialect::Watsonx),
@@ -97,6 +116,7 @@ const ROWS: &[Row] = &[
     row(Ends("/infill"), Post, Endpoint::Generate, Dialect::LlamaCpp),
     row(Has(&["/v1/streams/"]), Get, Endpoint::Generate, Dialect::Replicate),
     row(Ends("/embeddings"), Post, Endpoint::Embeddings, Dialect::Plain),
+    row(Ends("/embedding"), Post, Endpoint::Embeddings, Dialect::Plain),
     row(Ends("/embed"), Post, Endpoint::Embeddings, Dialect::Plain),
     row(Ends("/rerank"), Post, Endpoint::Rerank, Dialect::Plain),
     row(Ends("/reranking"), Post, Endpoint::Rerank, Dialect::Plain),
@@ -113,6 +133,11 @@ const ROWS: &[Row] = &[
     row(Ends("/models"), Get, Endpoint::Models, Dialect::Other),
     row(Has(&["/models/"]), Get, Endpoint::Models, Dialect::Other),
     row(Ends("/api/tags"), Get, Endpoint::Models, Dialect::Other),
+    row(Ends("/api/show"), Post, Endpoint::Models, Dialect::Other),
+    row(Ends("/api/pull"), Post, Endpoint::Models, Dialect::Other),
+    row(Ends("/api/push"), Post, Endpoint::Models, Dialect::Other),
+    row(Ends("/api/create"), Post, Endpoint::Models, Dialect::Other),
+    row(Ends("/api/copy"), Post, Endpoint::Models, Dialect::Other),
 ];
 
 const ANTHROPIC_VERSION: HeaderName = HeaderName::from_static("anthropic-version");
@@ -133,6 +158,9 @@ pub fn recognise(parts: &Parts, provider: Option<&str>) -> Recognised {
     if upgrades && path.ends_with("/responses") {
         return Recognised { endpoint: Endpoint::Responses, dialect: Dialect::OpenAiResponses };
     }
+    if recognised.endpoint == Endpoint::Batch && path.contains("/v1/files/") && asks_for_events(parts) {
+        return Recognised { endpoint: Endpoint::Generate, dialect: Dialect::Replicate };
+    }
     let provider = provider.and_then(Dialect::named);
     match provider {
         Some(dialect) if row.is_none() && dialect.is_asked_by(&parts.method, upgrades) => {
@@ -147,11 +175,19 @@ pub fn recognise(parts: &Parts, provider: Option<&str>) -> Recognised {
     recognised
 }
 
+/// Whether a file is read as a stream of events: Replicate's streams may be files.
+fn asks_for_events(parts: &Parts) -> bool {
+    let events = |kinds: &HeaderValue| kinds.as_bytes().to_ascii_lowercase().starts_with(b"text/event-stream");
+    parts.method == Method::GET && parts.headers.get(ACCEPT).is_some_and(events)
+}
+
 /// Whether a path that several dialects have is this one's, too.
 fn shares_path(recognised: Recognised, path: &str, dialect: Dialect) -> bool {
     match (recognised.endpoint, recognised.dialect) {
         (Endpoint::Chat, Dialect::Other) => dialect.endpoint() == Endpoint::Chat,
         (Endpoint::Chat, Dialect::CohereV1) => dialect == Dialect::OpenAiChat,
+        // Without a version it is llama.cpp's own.
+        (Endpoint::Completions, Dialect::OpenAiChat) => dialect == Dialect::LlamaCpp && path == "/completions",
         (_, Dialect::Tgi) => path.ends_with("/generate") && matches!(dialect, Dialect::Sglang | Dialect::Triton),
         _ => false,
     }
@@ -284,9 +320,29 @@ mod tests {
             ("/ml/v1/text/chat?version=1", Endpoint::Chat, Dialect::OpenAiChat),
             ("/ml/v1/deployments/d/text/chat_stream", Endpoint::Chat, Dialect::OpenAiChat),
             ("/api/v1/services/aigc/text-generation/generation", Endpoint::Generate, Dialect::DashScope),
+            ("/api/v1/apps/a/completion", Endpoint::Generate, Dialect::DashScope),
             ("/v1beta/interactions", Endpoint::Generate, Dialect::GeminiInteractions),
+            ("/v1internal:streamGenerateContent?alt=sse", Endpoint::Generate, Dialect::Gemini),
+            (
+                "/v1/projects/p/locations/l/publishers/mistralai/models/m@1:streamRawPredict",
+                Endpoint::Chat,
+                Dialect::OpenAiChat,
+            ),
+            (
+                "/v1/projects/p/locations/l/publishers/mistralai/models/m:rawPredict",
+                Endpoint::Chat,
+                Dialect::OpenAiChat,
+            ),
             ("/v1beta/models/e:batchEmbedContents", Endpoint::Embeddings, Dialect::Plain),
             ("/v1/embeddings", Endpoint::Embeddings, Dialect::Plain),
+            ("/embedding", Endpoint::Embeddings, Dialect::Plain),
+            (
+                "/v1/projects/p/locations/l/publishers/google/models/text-embedding-5:predict",
+                Endpoint::Embeddings,
+                Dialect::Plain,
+            ),
+            ("/api/v1/services/embeddings/text-embedding/text-embedding", Endpoint::Embeddings, Dialect::Plain),
+            ("/api/v1/services/rerank/text-rerank/text-rerank", Endpoint::Rerank, Dialect::Plain),
             ("/v2/rerank", Endpoint::Rerank, Dialect::Plain),
             ("/v1/images/generations", Endpoint::Images, Dialect::OpenAiMedia),
             ("/v1/audio/speech", Endpoint::Audio, Dialect::OpenAiMedia),
@@ -298,7 +354,16 @@ mod tests {
     #[test]
     fn other_requests_have_an_endpoint_where_they_have_one() {
         assert_recognised("GET", "/v1/realtime?model=x", Endpoint::Realtime, Dialect::Realtime);
+        for service in [
+            "google.ai.generativelanguage.v1beta.GenerativeService.BidiGenerateContent",
+            "google.ai.generativelanguage.v1alpha.GenerativeService.BidiGenerateContentConstrained",
+            "google.cloud.aiplatform.v1.LlmBidiService/BidiGenerateContent",
+        ] {
+            assert_recognised("GET", &format!("/ws/{service}?key=x"), Endpoint::Realtime, Dialect::GeminiLive);
+        }
         assert_recognised("GET", "/v1/streams/s1", Endpoint::Generate, Dialect::Replicate);
+        let replay = "/v1beta/interactions/i1?stream=true";
+        assert_recognised("GET", replay, Endpoint::Generate, Dialect::GeminiInteractions);
         for (method, path, endpoint) in [
             ("POST", "/v1/realtime", Endpoint::Realtime),
             ("GET", "/v1/models", Endpoint::Models),
@@ -306,6 +371,13 @@ mod tests {
             ("POST", "/v1/messages/batches", Endpoint::Batch),
             ("GET", "/v1/files/f/content", Endpoint::Batch),
             ("POST", "/v1/messages/count_tokens", Endpoint::Other),
+            ("POST", "/v1/projects/p/locations/l/publishers/anthropic/models/count-tokens:rawPredict", Endpoint::Other),
+            ("POST", "/v1beta/models/m:countTokens", Endpoint::Other),
+            ("POST", "/model/m/count-tokens", Endpoint::Other),
+            ("POST", "/v1/detokenize", Endpoint::Other),
+            ("POST", "/v1/projects/p/locations/l/publishers/google/models/imagen-4:predict", Endpoint::Other),
+            ("POST", "/v1beta/models/m:batchGenerateContent", Endpoint::Batch),
+            ("POST", "/api/pull", Endpoint::Models),
             ("POST", "/v1/threads/t/messages", Endpoint::Other),
             ("GET", "/v1/chat/completions", Endpoint::Other),
             ("GET", "/v1/chat/completions/c1/messages", Endpoint::Other),
@@ -314,6 +386,20 @@ mod tests {
         ] {
             assert_recognised(method, path, endpoint, Dialect::Other);
         }
+    }
+
+    #[test]
+    fn a_file_that_is_asked_for_as_events_is_a_stream() {
+        let asked = |method: &str, accept: &str| {
+            let request = Request::builder().method(method).uri("/v1/files/bcwr-a").header("accept", accept);
+            recognise(&request.body(()).unwrap().into_parts().0, None)
+        };
+        let stream = Recognised { endpoint: Endpoint::Generate, dialect: Dialect::Replicate };
+        let file = Recognised { endpoint: Endpoint::Batch, dialect: Dialect::Other };
+        assert_eq!(asked("GET", "text/event-stream"), stream);
+        assert_eq!(asked("GET", "Text/Event-Stream, */*"), stream);
+        assert_eq!(asked("GET", "application/octet-stream"), file);
+        assert_eq!(asked("DELETE", "text/event-stream"), file);
     }
 
     #[test]
@@ -336,7 +422,7 @@ mod tests {
             let socket = dialect.endpoint() == Endpoint::Realtime;
             let own = Recognised { endpoint: dialect.endpoint(), dialect };
             let none = Recognised { endpoint: Endpoint::Other, dialect: Dialect::Other };
-            for path in ["/", "/score", "/v1/projects/p/publishers/mistralai/models/m:streamRawPredict"] {
+            for path in ["/", "/score", "/v1/projects/p/locations/l/endpoints/7:streamRawPredict"] {
                 assert_eq!(post(path), if socket { none } else { own }, "{dialect:?} {path}");
             }
             let upgrade = Request::get("/ws").header("upgrade", "websocket").body(()).unwrap().into_parts().0;
@@ -356,6 +442,9 @@ mod tests {
             ("/generate", "sglang", Dialect::Sglang),
             ("/generate", "triton", Dialect::Triton),
             ("/generate", "anthropic", Dialect::Tgi),
+            ("/completions", "llama_cpp", Dialect::LlamaCpp),
+            ("/v1/completions", "llama_cpp", Dialect::OpenAiChat),
+            ("/completions", "openai_chat", Dialect::OpenAiChat),
             ("/generate_stream", "sglang", Dialect::Tgi),
             ("/v1/chat", "openai_chat", Dialect::OpenAiChat),
             ("/v1/chat", "cohere", Dialect::CohereV1),

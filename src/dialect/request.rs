@@ -36,8 +36,8 @@ pub struct RequestScan {
     told: Told,
     /// What a body means that does not say whether to stream.
     unsaid: Option<bool>,
-    /// The key of a JSON body that names the model.
-    model_key: u8,
+    /// The keys of a JSON body that may name the model.
+    model_keys: &'static [u8],
     /// Where the path leaves the dialect open: what the body's keys may say.
     open: Option<Open>,
     /// Which of the keys that tell the dialect were there.
@@ -64,6 +64,8 @@ enum Body {
 enum Open {
     /// `/generate`: TGI's, SGLang's or Triton's.
     Generate,
+    /// `/v1/generate`: one of those, or Cohere's older completions.
+    GenerateV1,
     /// `/v1/chat`: Cohere's or Writer's, which is OpenAI's.
     Chat,
     /// `/`: TGI's, or nothing known.
@@ -73,6 +75,7 @@ enum Open {
 const MODEL: u8 = 0;
 const STREAM: u8 = 1;
 const MODEL_ID: u8 = 2;
+const AGENT: u8 = 3;
 /// Keys that tell the dialect, each with its bit.
 const KEYS: u8 = 8;
 const MESSAGE: u16 = 1;
@@ -82,14 +85,16 @@ const TEXT: u16 = 1 << 3;
 const TEXT_INPUT: u16 = 1 << 4;
 const INPUT_IDS: u16 = 1 << 5;
 const SAMPLING_PARAMS: u16 = 1 << 6;
+const PROMPT: u16 = 1 << 7;
 
 static TREE: LazyLock<Tree> = LazyLock::new(|| {
-    Tree::new([("model", MODEL, Want::Value), ("stream", STREAM, Want::Value), ("model_id", MODEL_ID, Want::Value)])
+    let fields = [("model", MODEL), ("stream", STREAM), ("model_id", MODEL_ID), ("agent", AGENT)];
+    Tree::new(fields.map(|(key, field)| (key, field, Want::Value)))
 });
 
 /// The same with the keys that tell the dialect.
 static OPEN_TREE: LazyLock<Tree> = LazyLock::new(|| {
-    let keys = ["message", "messages", "inputs", "text", "text_input", "input_ids", "sampling_params"];
+    let keys = ["message", "messages", "inputs", "text", "text_input", "input_ids", "sampling_params", "prompt"];
     let keys = keys.into_iter().zip(KEYS..).map(|(key, field)| (key, field, Want::Whether));
     Tree::new([("model", MODEL, Want::Value), ("stream", STREAM, Want::Value)].into_iter().chain(keys))
 });
@@ -113,7 +118,7 @@ impl RequestScan {
             },
             told,
             unsaid: (recognised.dialect == Dialect::Ollama).then_some(true),
-            model_key: if recognised.dialect == Dialect::Watsonx { MODEL_ID } else { MODEL },
+            model_keys: model_keys(recognised, parts),
             open,
             keys: 0,
             facts,
@@ -122,14 +127,16 @@ impl RequestScan {
 
     /// Reads the next piece of the body. Gives the facts as soon as all are known, once.
     pub fn read(&mut self, piece: &[u8]) -> Option<RequestFacts> {
-        let Self { facts, told, model_key, keys, open, .. } = self;
+        let Self { facts, told, model_keys, keys, open, .. } = self;
         let over = match &mut self.body {
             Body::Json(scanner) => {
                 let tree = if open.is_some() { &OPEN_TREE } else { &TREE };
                 scanner.read(tree, piece, &mut |field, value| match (field, value) {
                     // They would have been given by now, had the piece ended here.
                     _ if facts.is_complete(*open) => {}
-                    (MODEL | MODEL_ID, _) if field == *model_key && !told.model => facts.model = name(value),
+                    (MODEL | MODEL_ID | AGENT, value) if model_keys.contains(&field) && !told.model => {
+                        facts.model = name(value).or(facts.model.take());
+                    }
                     (STREAM, Value::Bool(stream)) if !told.stream => facts.stream = Some(stream),
                     (KEYS.., value) if value != Value::Null => *keys |= 1 << (field - KEYS),
                     _ => {}
@@ -177,6 +184,7 @@ impl Open {
     fn of(recognised: Recognised, parts: &Parts) -> Option<Self> {
         let path = parts.uri.path();
         match (recognised.endpoint, recognised.dialect) {
+            (Endpoint::Generate, Dialect::Tgi) if path.ends_with("/v1/generate") => Some(Self::GenerateV1),
             (Endpoint::Generate, Dialect::Tgi) if path.ends_with("/generate") => Some(Self::Generate),
             (Endpoint::Chat, Dialect::CohereV1) => Some(Self::Chat),
             (Endpoint::Other, Dialect::Other) if path == "/" && parts.method == Method::POST => Some(Self::Root),
@@ -188,12 +196,25 @@ impl Open {
     fn shown_by(self, keys: u16) -> Option<Dialect> {
         let has = |key: u16| keys & key != 0;
         match self {
-            Self::Generate if has(SAMPLING_PARAMS | INPUT_IDS) || has(TEXT) && !has(INPUTS) => Some(Dialect::Sglang),
-            Self::Generate if has(TEXT_INPUT) => Some(Dialect::Triton),
+            Self::Generate | Self::GenerateV1 if has(SAMPLING_PARAMS | INPUT_IDS) || has(TEXT) && !has(INPUTS) => {
+                Some(Dialect::Sglang)
+            }
+            Self::Generate | Self::GenerateV1 if has(TEXT_INPUT) => Some(Dialect::Triton),
+            Self::GenerateV1 if has(PROMPT) && !has(INPUTS) => Some(Dialect::CohereV1),
             Self::Chat if has(MESSAGES) && !has(MESSAGE) => Some(Dialect::OpenAiChat),
             Self::Root if has(INPUTS) => Some(Dialect::Tgi),
             _ => None,
         }
+    }
+}
+
+/// What names the model in a JSON body: for watsonx, of any of its tasks, its id; an interaction may be an agent's.
+fn model_keys(recognised: Recognised, parts: &Parts) -> &'static [u8] {
+    match recognised.dialect {
+        _ if parts.uri.path().contains("/ml/v1") => &[MODEL_ID],
+        Dialect::Watsonx => &[MODEL_ID],
+        Dialect::GeminiInteractions => &[MODEL, AGENT],
+        _ => &[MODEL],
     }
 }
 
@@ -245,7 +266,8 @@ fn told(recognised: Recognised, parts: &Parts) -> RequestFacts {
         // Other vendors' models on Vertex must be asked for a stream by the verb *and* by the body.
         facts.stream = Some(verb.starts_with("stream")).filter(|_| verb != "streamRawPredict");
     } else if let Some((rest, verb @ ("generateContent" | "streamGenerateContent"))) = path.rsplit_once(':') {
-        facts.model = rest.rsplit('/').next().and_then(percent_decoded);
+        // Code Assist has no model in its path, but in the body.
+        facts.model = rest.rsplit('/').next().filter(|name| *name != "v1internal").and_then(percent_decoded);
         facts.stream = Some(verb.starts_with("stream"));
     } else if let Some((_, rest)) = path.split_once("/v2/models/")
         && recognised.dialect == Dialect::Triton
@@ -262,6 +284,9 @@ fn told(recognised: Recognised, parts: &Parts) -> RequestFacts {
     match recognised.dialect {
         Dialect::Tgi | Dialect::Triton if path.ends_with("/generate_stream") => facts.stream = Some(true),
         Dialect::Watsonx => facts.stream = Some(path.ends_with("_stream")),
+        // watsonx's too.
+        Dialect::OpenAiChat if path.ends_with("/text/chat") => facts.stream = Some(false),
+        Dialect::OpenAiChat if path.ends_with("/text/chat_stream") => facts.stream = Some(true),
         Dialect::Replicate => facts.stream = Some(true),
         Dialect::DashScope => facts.stream = Some(asks_dashscope_to_stream(parts)),
         _ => {}

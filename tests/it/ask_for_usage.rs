@@ -115,6 +115,7 @@ async fn what_is_not_meant_passes_byte_for_byte() {
         (CHAT, "Content-Type: application/json\r\nContent-Digest: sha-256=:x:\r\n", BODY),
         ("/v1/responses", json, BODY),
         ("/v1/messages", json, BODY),
+        ("/v1/projects/p/locations/l/publishers/mistralai/models/m:streamRawPredict", json, BODY),
         ("/api/chat", json, BODY),
         ("/v1/chat/completions/x", json, BODY),
     ] {

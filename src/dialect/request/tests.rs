@@ -102,6 +102,14 @@ fn the_path_names_the_model_where_it_does() {
         assert_facts(&gemini, &[], r#"{"contents":[]}"#, &facts(Some("gem+ini-1"), Some(stream)));
     }
     assert_facts("/generate_stream", &[], r#"{"inputs":"x"}"#, &facts(None, Some(true)));
+    let assist = "/v1internal:streamGenerateContent?alt=sse";
+    assert_facts(assist, &[], r#"{"model":"gemini-1","request":{"model":"x"}}"#, &facts(Some("gemini-1"), Some(true)));
+    let mistral = vertex.replace("anthropic", "mistralai");
+    assert_facts(&mistral, &[], r#"{"model":"x","stream":true}"#, &facts(Some("claude@1"), Some(true)));
+    for body in [r#"{"agent":"deep-1","stream":true}"#, r#"{"agent":"deep-1","model":null,"stream":true}"#] {
+        assert_facts("/v1beta/interactions", &[], body, &facts(Some("deep-1"), Some(true)));
+    }
+    assert_facts(PATH, &[], r#"{"agent":"x"}"#, &facts(None, None));
     let arn = "/model/arn%3Aaws%3Abedrock%3Ax%3A1%3Aprofile%2Fp/converse-stream";
     assert_facts(arn, &[], "{}", &facts(Some("arn:aws:bedrock:x:1:profile/p"), Some(true)));
     assert_facts("/model/a:0/invoke", &[], "{}", &facts(Some("a:0"), Some(false)));
@@ -135,6 +143,10 @@ fn a_header_or_the_path_says_whether_to_stream_where_it_does() {
     let body = r#"{"model":"x","model_id":"granite","stream":true}"#;
     assert_facts("/ml/v1/text/generation_stream?version=1", &[], body, &facts(Some("granite"), Some(true)));
     assert_facts("/ml/v1/text/generation", &[], body, &facts(Some("granite"), Some(false)));
+    assert_facts("/ml/v1/text/chat_stream?version=1", &[], body, &facts(Some("granite"), Some(true)));
+    assert_facts("/ml/v1/text/chat", &[], body, &facts(Some("granite"), Some(false)));
+    assert_facts("/ml/v1/deployments/d/text/chat_stream", &[], "{}", &facts(Some("d"), Some(true)));
+    assert_facts("/ml/v1/text/embeddings", &[], body, &facts(Some("granite"), Some(true)));
     assert_facts(PATH, &[], r#"{"model_id":"x"}"#, &facts(None, None));
     let replicate = Request::get("/v1/streams/s1").body(()).unwrap().into_parts().0;
     assert_eq!(scan(&replicate).finish(), Some(facts(None, Some(true))));
@@ -166,7 +178,7 @@ fn a_form_names_model_and_stream_beside_its_files() {
 
 #[test]
 fn the_body_shows_the_dialect_where_the_path_leaves_it_open() {
-    use Dialect::{OpenAiChat, Sglang, Tgi, Triton};
+    use Dialect::{CohereV1, OpenAiChat, Sglang, Tgi, Triton};
     for (path, body, expected) in [
         ("/generate", r#"{"stream":true,"model":"m","inputs":"x"}"#, None),
         ("/generate", r#"{"stream":true,"model":"m","text":"x"}"#, Some(Sglang)),
@@ -177,6 +189,9 @@ fn the_body_shows_the_dialect_where_the_path_leaves_it_open() {
         ("/generate", r#"{"stream":true,"model":"m","parameters":{"text":"x"}}"#, None),
         ("/generate", r#"{"stream":true,"model":"m","text_input":"x"}"#, Some(Triton)),
         ("/generate", r#"{"stream":true,"model":"m","prompt":"x"}"#, None),
+        ("/v1/generate", r#"{"stream":true,"model":"m","prompt":"x"}"#, Some(CohereV1)),
+        ("/v1/generate", r#"{"stream":true,"model":"m","prompt":"x","inputs":"x"}"#, None),
+        ("/v1/generate", r#"{"stream":true,"model":"m","text":"x"}"#, Some(Sglang)),
         ("/v1/chat", r#"{"stream":true,"model":"m","messages":[{"message":1}]}"#, Some(OpenAiChat)),
         ("/v1/chat", r#"{"stream":true,"model":"m","message":"x"}"#, None),
         ("/v1/chat", r#"{"stream":true,"model":"m","message":"x","messages":[]}"#, None),
