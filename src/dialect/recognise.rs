@@ -71,6 +71,9 @@ const ROWS: &[Row] = &[
     row(Has(&["/models/", ":batchEmbedContents"]), Post, Endpoint::Embeddings, Dialect::Plain),
     row(Ends("/interactions"), Post, Endpoint::Generate, Dialect::GeminiInteractions),
     row(Ends("GenerativeService.BidiGenerateContent"), Get, Endpoint::Realtime, Dialect::GeminiLive),
+    // By a short-lived token; Vertex.
+    row(Ends("GenerativeService.BidiGenerateContentConstrained"), Get, Endpoint::Realtime, Dialect::GeminiLive),
+    row(Ends("LlmBidiService/BidiGenerateContent"), Get, Endpoint::Realtime, Dialect::GeminiLive),
     row(Ends("/realtime"), Get, Endpoint::Realtime, Dialect::Realtime),
     row(Ends("/realtime"), Any, Endpoint::Realtime, Dialect::Other),
     row(Has(&["/model/", "/converse"]), Post, Endpoint::Chat, Dialect::BedrockConverse),
@@ -295,6 +298,13 @@ mod tests {
     #[test]
     fn other_requests_have_an_endpoint_where_they_have_one() {
         assert_recognised("GET", "/v1/realtime?model=x", Endpoint::Realtime, Dialect::Realtime);
+        for path in [
+            "/ws/google.ai.generativelanguage.v1beta.GenerativeService.BidiGenerateContent?key=x",
+            "/ws/google.ai.generativelanguage.v1alpha.GenerativeService.BidiGenerateContentConstrained",
+            "/ws/google.cloud.aiplatform.v1beta1.LlmBidiService/BidiGenerateContent",
+        ] {
+            assert_recognised("GET", path, Endpoint::Realtime, Dialect::GeminiLive);
+        }
         assert_recognised("GET", "/v1/streams/s1", Endpoint::Generate, Dialect::Replicate);
         for (method, path, endpoint) in [
             ("POST", "/v1/realtime", Endpoint::Realtime),
