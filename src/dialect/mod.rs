@@ -168,6 +168,12 @@ impl Dialect {
         Self::ALL.into_iter().find(|dialect| dialect.as_str() == name)
     }
 
+    /// The fields that are asked for in its events and plain documents, as paths (`choices[].delta.content`). Everything
+    /// else is passed over.
+    pub fn fields(self) -> Vec<String> {
+        self.rules().tree.paths()
+    }
+
     /// How its events are read.
     fn rules(self) -> &'static Rules {
         match self {

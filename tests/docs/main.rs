@@ -5,6 +5,7 @@
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test that can't go on says so")]
 
+mod dialects;
 mod metrics;
 mod record;
 

@@ -143,6 +143,16 @@ fn values_are_bounded_and_so_is_nesting() {
 }
 
 #[test]
+fn a_tree_knows_its_paths() {
+    let mut paths = Tree::new(FIELDS).paths();
+    paths.sort();
+    let mut given = FIELDS.map(|(path, ..)| path);
+    given.sort_unstable();
+    assert_eq!(paths, given);
+    assert_eq!(Tree::new([("[].a.b", 1, Want::Value), ("", 2, Want::Whether)]).paths(), ["", "[].a.b"]);
+}
+
+#[test]
 fn what_nobody_holds_is_not_held() {
     let tree = Tree::new(FIELDS);
     let mut scanner = Scanner::default();

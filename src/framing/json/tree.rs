@@ -77,6 +77,25 @@ impl Tree {
         self.nodes.len() == 1
     }
 
+    /// The paths of its fields, written as for [`Self::new`].
+    pub fn paths(&self) -> Vec<String> {
+        let mut paths = Vec::new();
+        let mut open = vec![(0, String::new())];
+        while let Some((at, path)) = open.pop() {
+            let Some(node) = self.nodes.get(usize::from(at)) else { continue };
+            let dot = if path.is_empty() { "" } else { "." };
+            open.extend(node.edges.iter().rev().map(|edge| {
+                let key = String::from_utf8_lossy(&edge.key);
+                (edge.node, format!("{path}{dot}{key}"))
+            }));
+            open.push((node.element, format!("{path}[]")));
+            if node.field.is_some() {
+                paths.push(path);
+            }
+        }
+        paths
+    }
+
     fn grow(&mut self, at: NodeId, key: Option<&str>) -> NodeId {
         let new = NodeId::try_from(self.nodes.len()).unwrap_or(NONE);
         let Some(node) = self.nodes.get_mut(usize::from(at)) else { return NONE };
