@@ -41,6 +41,8 @@ pub struct Framer {
     bare: bool,
     /// Something other than data was in the event: a name, JSON.
     begun: bool,
+    /// No line of the next event was read yet. Follows from the others, but is asked for with every event.
+    between: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -64,7 +66,16 @@ const MARK: [u8; 3] = [0xef, 0xbb, 0xbf];
 
 impl Default for Framer {
     fn default() -> Self {
-        Self { line: Line::Mark, field: [0; 6], seen: 0, cr: false, data: false, bare: false, begun: false }
+        Self {
+            line: Line::Mark,
+            field: [0; 6],
+            seen: 0,
+            cr: false,
+            data: false,
+            bare: false,
+            begun: false,
+            between: false,
+        }
     }
 }
 
@@ -87,6 +98,7 @@ impl Framed for Framer {
                     self.line_without_colon(piece);
                     self.end_line(byte);
                     if blank && self.end_event(piece) {
+                        self.between = true;
                         return at;
                     }
                     continue;
@@ -142,6 +154,7 @@ impl Framed for Framer {
             }
             self.cr = false;
         }
+        self.between = matches!(self.line, Line::Field) && self.seen == 0 && !self.data && !self.begun;
         at
     }
 
@@ -155,7 +168,7 @@ impl Framed for Framer {
 
     #[inline]
     fn between_events(&self) -> bool {
-        matches!(self.line, Line::Field) && self.seen == 0 && !self.data && !self.begun
+        self.between
     }
 
     /// The LF of a CR LF that was split.
