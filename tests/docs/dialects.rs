@@ -4,7 +4,9 @@
 //! A cell is a list, its parts divided by `;`. In its backticks stand
 //!
 //! * `a.b[].c`: a field of an event,
-//! * `a.b=c`: a field with this value (`…`: with any) that the event has besides; two of one field are either of them,
+//! * `a.b=c`: a field with this value (`…`: with any, or any beginning) that the event has besides; two of one field are
+//!   either of them. A part of output that has nothing but `a.b=…` is some by that field alone, whatever its value,
+//! * "the same in `a`": all that the cell says before, inside of this field,
 //! * `event: name`: the event's own name; `data` is then all of its data,
 //! * a dialect's name: all that the same cell of that dialect says and this one reads too.
 
@@ -80,6 +82,11 @@ fn parts(dialect: Dialect, cells: &[(Dialect, &str)]) -> Vec<Part> {
     let mut parts = Vec::new();
     for text in cell.split(';') {
         let words = quoted(text);
+        if text.contains("the same in ") {
+            let inside = words.iter().flat_map(|place| parts.iter().map(move |part: &Part| part.inside(place)));
+            parts.extend(inside.collect::<Vec<_>>());
+            continue;
+        }
         let others: Vec<_> = words.iter().filter_map(|word| Dialect::named(word)).collect();
         if others.is_empty() {
             parts.push(part(text, &words));
@@ -122,8 +129,44 @@ fn part(text: &str, words: &[&str]) -> Part {
     Part { text: text.trim().to_owned(), fields, besides, keys }
 }
 
+impl Part {
+    /// The same one level deeper.
+    fn inside(&self, place: &str) -> Self {
+        let at = |path: &String| format!("{place}.{path}");
+        let besides = self.besides.iter().cloned().map(|event| match event.data {
+            Value::Null => event,
+            data => Event { data: json!({ place: data }), ..event },
+        });
+        Self {
+            text: self.text.clone(),
+            fields: self.fields.iter().map(at).collect(),
+            besides: besides.collect(),
+            keys: self.keys.iter().map(|(key, values)| (at(key), values.clone())).collect(),
+        }
+    }
+
+    /// In a column of output: the field that is some whatever its value.
+    fn whole(&self) -> Option<&String> {
+        let (key, values) = self.keys.first().filter(|_| self.fields.is_empty())?;
+        assert!(self.keys.len() == 1 && values == &["…"], "{:?} names no field", self.text);
+        Some(key)
+    }
+
+    /// What it says stands beside this field has another value, or where any will do, none.
+    fn without(&self, event: &Event, key: &str) -> Event {
+        let (_, values) = self.keys.iter().find(|(of, _)| of == key).unwrap();
+        let mut event = event.clone();
+        if values == &["…"] {
+            event.data.as_object_mut().unwrap().remove(key).unwrap();
+            return event;
+        }
+        event.without(key)
+    }
+}
+
 fn value_of(word: &str) -> Value {
-    if word == "…" { json!("x") } else { serde_json::from_str(word).unwrap_or_else(|_| json!(word)) }
+    let word = word.replace('…', "x");
+    serde_json::from_str(&word).unwrap_or_else(|_| json!(word))
 }
 
 /// Sets a field, in the first element of each array on its way.
@@ -222,7 +265,14 @@ fn what_is_output_is_output_of_its_kind() {
         let asked = dialect.fields();
         for (place, kind) in KINDS {
             for part in parts(*dialect, &column(&rows, place)) {
-                assert!(!part.fields.is_empty() || part.keys.is_empty(), "{dialect:?}: {:?} names no field", part.text);
+                if let Some(field) = part.whole() {
+                    assert!(asked.contains(field), "{dialect:?} does not ask for {field}");
+                    for value in [json!("x"), json!(""), json!(0), json!(false), json!(null)] {
+                        let event = Event::default().with(field, value);
+                        assert_eq!(event.read(*dialect).0.output, kind, "{dialect:?}: {event:?}");
+                        claims += 1;
+                    }
+                }
                 for field in &part.fields {
                     for event in &part.besides {
                         let (full, empty) = (event.with(field, json!("x")), event.with(field, json!("")));
@@ -234,7 +284,7 @@ fn what_is_output_is_output_of_its_kind() {
                         let output = empty.read(*dialect).0.output;
                         assert!(output.is_empty(), "{dialect:?}: {field} without anything in it");
                         for (key, _) in &part.keys {
-                            let output = full.without(key).read(*dialect).0.output;
+                            let output = part.without(&full, key).read(*dialect).0.output;
                             assert!(!output.contains(kind), "{dialect:?}: {field} is {kind:?} without {key}, too");
                         }
                         claims += 1;
@@ -252,11 +302,14 @@ fn what_is_read_as_output_is_in_the_table() {
     let rows = by_dialect(&page, "## Output");
     for (dialect, _) in &rows {
         let parts_of = |place: &usize| parts(*dialect, &column(&rows, *place));
-        let told: Vec<_> = KINDS.iter().flat_map(|(place, _)| parts_of(place)).flat_map(|part| part.fields).collect();
-        let besides = [1, 2, 3, NO_OUTPUT].iter().flat_map(parts_of).flat_map(|part| part.besides);
+        let (wholes, outputs): (Vec<_>, Vec<_>) =
+            KINDS.iter().flat_map(|(place, _)| parts_of(place)).partition(|part| part.whole().is_some());
+        let told: Vec<_> =
+            wholes.iter().filter_map(Part::whole).chain(outputs.iter().flat_map(|part| &part.fields)).collect();
+        let besides = outputs.iter().cloned().chain(parts_of(&NO_OUTPUT)).flat_map(|part| part.besides);
         let besides: Vec<_> = besides.chain([Event::default()]).collect();
         // What is named by its event is all that is in it.
-        let is_told = |field: &String| told.contains(field) || told.iter().any(|told| told == "data");
+        let is_told = |field: &String| told.contains(&field) || told.iter().any(|told| *told == "data");
         for field in dialect.fields().iter().filter(|field| !is_told(field)) {
             for event in &besides {
                 let output = event.with(field, json!("x")).read(*dialect).0.output;
@@ -398,8 +451,15 @@ fn what_is_an_error_is_one_and_in_the_table() {
             let is_error = Event::default().with(&field, json!("x")).read(dialect).0.error;
             // What lies in an error makes one of it, too.
             let is_told = |told: &String| field == *told || field.starts_with(&format!("{told}."));
-            let told = told.iter().any(|(of, part)| *of == dialect && part.fields.iter().any(is_told));
-            assert!(told || !is_error, "{dialect:?}: {field} is an error");
+            let parts = || told.iter().filter(|(of, _)| *of == dialect).map(|(_, part)| part);
+            let is_in_one = parts().any(|part| part.fields.iter().any(is_told));
+            assert!(is_in_one || !is_error, "{dialect:?}: {field} is an error");
+            for word in words_of(dialect) {
+                let is_error = Event::default().with(&field, json!(word)).read(dialect).0.error;
+                let is_it = |(key, values): &(String, Vec<String>)| *key == field && values.contains(&word);
+                let is_told = is_in_one || parts().any(|part| part.keys.iter().any(is_it));
+                assert!(is_told || !is_error, "{dialect:?}: {field}={word} is an error");
+            }
         }
     }
 }
@@ -422,7 +482,12 @@ fn every_type_of_output_is_in_the_table() {
         let parts: Vec<_> = KINDS.iter().flat_map(|(place, _)| parts(*dialect, &column(&rows, *place))).collect();
         for part in &parts {
             for (key, _) in part.keys.iter().filter(|(key, _)| key.ends_with("type")) {
-                let told = |word: &String| parts.iter().flat_map(|part| &part.keys).any(|(_, all)| all.contains(word));
+                let is_it = |value: &String, word: &String| {
+                    let end = value.strip_prefix('…').filter(|end| !end.is_empty());
+                    value == word || end.is_some_and(|end| word.ends_with(end))
+                };
+                let values = || parts.iter().flat_map(|part| &part.keys).flat_map(|(_, values)| values);
+                let told = |word: &String| values().any(|value| is_it(value, word));
                 for word in words.iter().filter(|word| !told(word)) {
                     for event in part.besides.iter().map(|event| event.with(key, json!(word))) {
                         let is_output =
