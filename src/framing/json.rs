@@ -466,6 +466,12 @@ impl Scanner {
     }
 }
 
+/// How many bytes of white space, as JSON has it, these begin with.
+#[inline]
+pub fn blanks(bytes: &[u8]) -> usize {
+    bytes.iter().take_while(|byte| matches!(byte, b' ' | b'\n' | b'\r' | b'\t')).count()
+}
+
 /// How many bytes of a number or literal are here.
 #[inline]
 fn scalar_len(bytes: &[u8]) -> usize {
