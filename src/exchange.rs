@@ -5,7 +5,7 @@ mod turn;
 
 use std::sync::{Arc, PoisonError};
 
-use http::response::Parts;
+use http::{Method, StatusCode, response::Parts};
 
 use crate::{
     clock::{Nanos, Stamp},
@@ -217,7 +217,10 @@ impl Exchange {
         if let Some(pair) = &self.pair {
             pair.rate_limits(&self.seen.rate_limits);
         }
-        let observer = observe.map(|dialect| Observer::new(dialect, parts));
+        // No body can follow, whatever the head says of one: nothing is read, and nothing will be missing.
+        let bodiless = matches!(parts.status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED)
+            || self.seen.method == Some(Method::HEAD);
+        let observer = observe.filter(|_| !bodiless).map(|dialect| Observer::new(dialect, parts));
         self.seen.stream = observer.as_ref().is_some_and(Observer::is_stream);
         self.observer = observer;
     }

@@ -3,7 +3,11 @@
 
 use std::ops::Range;
 
-use http::request::Parts;
+use http::{
+    HeaderMap,
+    header::{AUTHORIZATION, HeaderValue},
+    request::Parts,
+};
 use serde::de::IgnoredAny;
 
 use super::{Dialect, Endpoint, Recognised, request::is_json};
@@ -23,17 +27,34 @@ const FIRST_INSIDE: &str = r#""include_usage":true,"#;
 const ALONE_INSIDE: &str = r#""include_usage":true"#;
 
 /// Headers that vouch for the body as it is: where one is there, nothing may be changed.
-const VOUCHING: [&str; 5] = ["content-digest", "repr-digest", "digest", "content-md5", "x-amz-content-sha256"];
+const VOUCHING: [&str; 4] = ["content-digest", "repr-digest", "digest", "content-md5"];
+
+/// How such headers of clouds' own end: `x-amz-content-sha256`, `x-ms-…`, `x-acs-…`, Oracle's without more.
+const VOUCHING_END: &str = "content-sha256";
+
+/// What the schemes of `Authorization` that sign a request have in their names: `AWS4-HMAC-SHA256`, which has the body's hash
+/// in the signature and (but for S3) in no header, `AWS4-ECDSA-P256-SHA256`, `TC3-HMAC-SHA256`, `Signature`.
+const SIGNING: [&[u8]; 3] = [b"hmac", b"sha256", b"signature"];
 
 /// Whether this request is one whose body may be made to ask for usage: a chat or legacy completion in OpenAI's dialect, in
-/// JSON that is not compressed, and that no header vouches for. What the body says is seen when it is there.
+/// JSON that is not compressed, and that no header vouches for and no signature covers. What the body says is seen when it is there.
 pub fn may_ask_for_usage(recognised: Recognised, parts: &Parts) -> bool {
     recognised.dialect == Dialect::OpenAiChat
         && matches!(recognised.endpoint, Endpoint::Chat | Endpoint::Completions)
         // What speaks it on Vertex says its usage anyway, and need not know the field.
         && !parts.uri.path().ends_with(":streamRawPredict")
         && is_json(parts)
-        && !VOUCHING.iter().any(|name| parts.headers.contains_key(*name))
+        && !is_vouched_for(&parts.headers)
+}
+
+/// Whether these headers or trailers vouch for the body they come with: then it must stay as it is.
+pub fn is_vouched_for(headers: &HeaderMap) -> bool {
+    let vouches = |name: &str| VOUCHING.contains(&name) || name.ends_with(VOUCHING_END);
+    let signs = |value: &HeaderValue| {
+        let scheme = value.as_bytes().trim_ascii_start().split(|byte| *byte == b' ').next().unwrap_or_default();
+        SIGNING.iter().any(|word| scheme.windows(word.len()).any(|part| part.eq_ignore_ascii_case(word)))
+    };
+    headers.keys().any(|name| vouches(name.as_str())) || headers.get_all(AUTHORIZATION).iter().any(signs)
 }
 
 /// How this request body is made to ask for usage. Absent if it must stay as it is: it does not stream, it has said
@@ -234,6 +255,33 @@ mod tests {
         ];
         for body in bodies {
             assert_eq!(edited(body), None, "{}", String::from_utf8_lossy(body));
+        }
+    }
+
+    #[test]
+    fn what_a_header_vouches_for_or_a_signature_covers_stays() {
+        let may = |name: &str, value: &str| {
+            let request = http::Request::post("/v1/chat/completions").header("content-type", "application/json");
+            let parts = request.header(name, value).body(()).unwrap().into_parts().0;
+            may_ask_for_usage(crate::dialect::recognise(&parts, None), &parts)
+        };
+        for value in ["Bearer sk-hmac-sha256-signature", "Basic aG1hYw==", "sk-1", "", "Token  x"] {
+            assert!(may("authorization", value), "{value}");
+        }
+        assert!(may("x-request-id", "1"));
+        for value in [
+            "AWS4-HMAC-SHA256 Credential=k/20250101/us-east-1/bedrock/aws4_request, SignedHeaders=host, Signature=0",
+            "AWS4-ECDSA-P256-SHA256 Credential=k",
+            "TC3-HMAC-SHA256 Credential=k",
+            "Signature version=\"1\"",
+            "hmac k:0",
+        ] {
+            assert!(!may("authorization", value), "{value}");
+        }
+        for name in
+            ["Content-Digest", "Repr-Digest", "Digest", "Content-MD5", "X-Amz-Content-Sha256", "X-Content-SHA256"]
+        {
+            assert!(!may(name, "x"), "{name}");
         }
     }
 

@@ -225,7 +225,7 @@ fn at(unix: f64) -> Option<SystemTime> {
 /// From the response's making to this instant, both by the provider's clock; zero if it has passed.
 fn until(instant: SystemTime, headers: &HeaderMap) -> Option<Nanos> {
     let made = date(headers.get(DATE)?.to_str().ok()?)?;
-    Some(instant.duration_since(made).map_or(Nanos::ZERO, Nanos::from))
+    instant.duration_since(made).map_or(Some(Nanos::ZERO), span)
 }
 
 /// Azure's resets are whole numbers, which older deployments meant in milliseconds and newer ones in seconds: a limit of 50
@@ -270,7 +270,13 @@ fn duration(text: &str) -> Option<Nanos> {
 
 /// A span of this many seconds; absent if it is negative or no span.
 fn nanos(seconds: f64) -> Option<Nanos> {
-    Duration::try_from_secs_f64(seconds).ok().map(Nanos::from)
+    Duration::try_from_secs_f64(seconds).ok().and_then(span)
+}
+
+/// A span that a limit may take to become whole: the longest windows there are have a month.
+fn span(duration: Duration) -> Option<Nanos> {
+    const YEAR: Duration = Duration::from_secs(365 * 86_400);
+    (duration <= YEAR).then(|| duration.into())
 }
 
 /// `Mon, 09 Jun 2025 21:46:41 GMT`, the only form in which dates are sent today.
@@ -445,6 +451,19 @@ mod tests {
             assert_eq!(said[0].reset, ms.map(|ms: u64| Nanos(ms * 1_000_000)), "{reset}");
         }
         assert_eq!(read(&[("x-ratelimit-reset", "1000000003")]), [], "an instant without a clock");
+    }
+
+    #[test]
+    fn nothing_takes_longer_than_a_year_to_become_whole() {
+        for (name, reset) in [
+            ("x-ratelimit-reset-tokens", "18446744073709551615s"),
+            ("x-ratelimit-reset-tokens", "366d"),
+            ("x-ratelimit-reset", "999999999"),
+            ("anthropic-ratelimit-tokens-reset", "9999-12-31T23:59:59Z"),
+        ] {
+            assert_eq!(read(&[(name, reset), ("date", "Sat, 28 Feb 2026 23:59:59 GMT")]), [], "{reset}");
+        }
+        assert_eq!(read(&[("x-ratelimit-reset-tokens", "365d")])[0].reset, Some(Nanos(365 * 86_400_000_000_000)));
     }
 
     #[test]

@@ -46,7 +46,7 @@ use std::ops::{BitOr, BitOrAssign};
 use self::rules::Rules;
 
 pub use self::{
-    ask_for_usage::{ask_for_usage, may_ask_for_usage},
+    ask_for_usage::{ask_for_usage, is_vouched_for, may_ask_for_usage},
     limits::RateLimit,
     observer::Observer,
     recognise::{Recognised, recognise},

@@ -8,7 +8,7 @@ use super::{
     rules::{Data, Rules},
 };
 use crate::framing::{
-    json::{Free, Progress, Scanner, Value},
+    json::{Free, Progress, Scanner, Value, blanks},
     wrapped::Unwrapper,
 };
 
@@ -261,9 +261,10 @@ impl Reader {
     #[inline]
     fn maybe_done(&mut self, part: &[u8]) {
         let before = usize::from(self.done);
-        // White space behind the marker means nothing.
-        let (word, behind) = part.split_at(part.len().min(DONE.len() - before));
-        if DONE[before..].starts_with(word) && behind.iter().all(u8::is_ascii_whitespace) {
+        // White space around the marker means nothing.
+        let rest = if before == 0 { &part[blanks(part)..] } else { part };
+        let (word, behind) = rest.split_at(rest.len().min(DONE.len() - before));
+        if DONE[before..].starts_with(word) && blanks(behind) == behind.len() {
             #[expect(clippy::cast_possible_truncation, reason = "within a word of six bytes")]
             let now = (before + word.len()) as u8;
             self.done = now;

@@ -345,7 +345,7 @@ impl Scanner {
     fn end_scalar(&mut self, tree: &Tree, text: &[u8], found: &mut impl FnMut(u8, Value<'_>)) {
         self.mode = Mode::Next;
         let value = match text {
-            _ if self.long => Value::TooLong,
+            _ if self.long || text.len() > VALUE_LIMIT => Value::TooLong,
             b"null" => Value::Null,
             b"true" => Value::Bool(true),
             b"false" => Value::Bool(false),
@@ -464,6 +464,12 @@ impl Scanner {
             self.frees = u8::MAX;
         }
     }
+}
+
+/// How many bytes of white space, as JSON has it, these begin with.
+#[inline]
+pub fn blanks(bytes: &[u8]) -> usize {
+    bytes.iter().take_while(|byte| matches!(byte, b' ' | b'\n' | b'\r' | b'\t')).count()
 }
 
 /// How many bytes of a number or literal are here.

@@ -1,6 +1,6 @@
 //! Newline-delimited JSON, in pieces: each line is an event, nothing of it is held.
 
-use super::{Framed, sse::Piece};
+use super::{Framed, json::blanks, sse::Piece};
 
 /// Cuts a body into lines. Blank lines are no events; a CR before the LF is white space behind the document.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -16,7 +16,7 @@ impl Framed for Framer {
             let rest = &bytes[at..];
             let end = memchr::memchr(b'\n', rest);
             let part = &rest[..end.unwrap_or(rest.len())];
-            if self.begun || !part.iter().all(u8::is_ascii_whitespace) {
+            if self.begun || blanks(part) < part.len() {
                 self.begun = true;
                 piece(Piece::Data(part, at));
             }
@@ -63,6 +63,14 @@ mod tests {
         }
         framer.end(&mut take);
         events
+    }
+
+    #[test]
+    fn what_is_no_white_space_of_jsons_is_none_of_a_lines() {
+        let body = b"\x0c{}\n\x0c\n";
+        for width in [1, body.len()] {
+            assert_eq!(read(body.chunks(width)), ["\u{c}{}", "\u{c}"]);
+        }
     }
 
     #[test]

@@ -7,7 +7,7 @@
 
 use super::{
     bytes::{common_prefix, quote_escape_or_control, spaces},
-    json::{FREE, Free, FreeKind, NO_FREE},
+    json::{FREE, Free, FreeKind, NO_FREE, VALUE_LIMIT},
 };
 
 /// The longest event that is remembered, in bytes with its framing.
@@ -148,9 +148,15 @@ fn text_len(bytes: &[u8]) -> Option<usize> {
     }
 }
 
+/// The length of a number; 0 of what the walk would not take for one, and of one whose end is not here.
 #[inline]
 fn number_len(bytes: &[u8]) -> usize {
-    bytes.iter().position(|byte| !matches!(byte, b'0'..=b'9' | b'-' | b'+' | b'.' | b'e' | b'E')).unwrap_or(bytes.len())
+    match bytes.iter().position(|byte| !matches!(byte, b'0'..=b'9' | b'-' | b'+' | b'.' | b'e' | b'E')) {
+        Some(len @ 1..=VALUE_LIMIT) if matches!(bytes[0], b'-' | b'0'..=b'9') && !bytes[len].is_ascii_alphabetic() => {
+            len
+        }
+        _ => 0,
+    }
 }
 
 #[cfg(test)]
@@ -234,6 +240,11 @@ mod tests {
             "data: {\"a\":\"one\",\"n\":}\n\n",
             "data: {\"a\":\"one\",\"n\":null}\n\n",
             "data: {\"a\":\"one\",\"n\":\"12\"}\n\n",
+            "data: {\"a\":\"one\",\"n\":e5}\n\n",
+            "data: {\"a\":\"one\",\"n\":+5}\n\n",
+            "data: {\"a\":\"one\",\"n\":.5}\n\n",
+            "data: {\"a\":\"one\",\"n\":12x}\n\n",
+            &format!("data: {{\"a\":\"one\",\"n\":{}}}\n\n", "1".repeat(VALUE_LIMIT + 1)),
             "data: {\"a\":\"one\",\"n\":12,\"z\":1}\n\n",
             "data: {\"a\":\"one\",\"n\":12} \n\n",
             "data: {\"a\":\"on\ndata: e\",\"n\":12}\n\n",

@@ -113,6 +113,7 @@ async fn what_is_not_meant_passes_byte_for_byte() {
         (CHAT, "Content-Type: text/plain\r\n", BODY),
         (CHAT, "Content-Type: application/json\r\nContent-Encoding: gzip\r\n", BODY),
         (CHAT, "Content-Type: application/json\r\nContent-Digest: sha-256=:x:\r\n", BODY),
+        (CHAT, "Content-Type: application/json\r\nAuthorization: AWS4-HMAC-SHA256 Credential=x\r\n", BODY),
         ("/v1/responses", json, BODY),
         ("/v1/messages", json, BODY),
         ("/v1/projects/p/locations/l/publishers/mistralai/models/m:streamRawPredict", json, BODY),
@@ -144,6 +145,13 @@ async fn a_chunked_body_stays_chunked_with_its_trailers() {
     let record = world.relay(Sides::changed(&sent, &out), Sides::same(OK)).await;
     assert!(record.flags.asked_for_usage);
     assert_eq!(record.request_bytes, BODY.len() as u64);
+
+    // Trailers may vouch for it, too.
+    let digest = "0\r\ncontent-digest: sha-256=:x:\r\n\r\n";
+    let head_of_it = head.replace("x-t", "Content-Digest");
+    let sent = [&head_of_it, chunk(first).as_str(), &chunk(second), digest].concat();
+    let out = [&head_of_it, chunk(BODY).as_str(), digest].concat();
+    assert!(!world.relay(Sides::changed(&sent, &out), Sides::same(OK)).await.flags.asked_for_usage);
 
     // One that has grown beyond the bound is let go, with all that was held in front.
     let piece = chunk(&"x".repeat(64 * 1024));

@@ -99,6 +99,23 @@ fn without_a_content_type_the_first_byte_says_it() {
 }
 
 #[test]
+fn white_space_around_the_end_marker_means_nothing() {
+    let end = Signal { end: true, ..NOTHING };
+    for (content_type, body) in [
+        ("text/event-stream", "data:  \t [DONE] \n\n"),
+        ("text/event-stream", "data:\ndata: [DONE]\ndata:\n\n"),
+        ("application/x-ndjson", " [DONE]\t\r\n"),
+    ] {
+        for width in [1, 4, body.len()] {
+            let mut observer = observer(Dialect::OpenAiChat, &[("content-type", content_type)]);
+            let pieces: Vec<_> = body.as_bytes().chunks(width).collect();
+            assert_eq!(signals(&mut observer, &pieces), [end], "{body:?} by {width}");
+        }
+    }
+    assert_eq!(signals(&mut stream(Dialect::OpenAiChat), &[b"data: [ DONE]\n\ndata: \x0c[DONE]\n\n"]), [NOTHING; 2]);
+}
+
+#[test]
 fn half_a_document_is_told_from_a_whole_one_and_from_none() {
     let json = [("content-type", "application/json")];
     for (body, half) in [("", false), (" \n", false), ("{\"a\":[1", true), ("{\"a\":[1]}\n", false), ("oops", false)] {

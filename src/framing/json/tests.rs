@@ -137,6 +137,10 @@ fn values_are_bounded_and_so_is_nesting() {
         assert_eq!(scan(&FIELDS, [document.as_bytes()]).0, std::slice::from_ref(&found));
         assert_eq!(scan(&FIELDS, document.as_bytes().chunks(1000)).0, [found]);
     }
+    let number = format!("{{\"a\":{}}}", "1".repeat(VALUE_LIMIT + 1));
+    for width in [1000, number.len()] {
+        assert_eq!(scan(&FIELDS, number.as_bytes().chunks(width)).0, ["1 TooLong"]);
+    }
     let nested = |depth: usize| "[".repeat(depth) + &"]".repeat(depth);
     assert_eq!(scan(&FIELDS, [nested(64).as_bytes()]).1, Progress::Closed);
     assert_eq!(scan(&FIELDS, [nested(65).as_bytes()]).1, Progress::TooDeep);

@@ -7,7 +7,10 @@ use http::HeaderMap;
 use http_body::{Body, Frame, SizeHint};
 
 use super::RequestTap;
-use crate::{dialect::ask_for_usage, upload::UploadFault};
+use crate::{
+    dialect::{ask_for_usage, is_vouched_for},
+    upload::UploadFault,
+};
 
 /// The largest body that is held, in bytes: longer than the longest prompts that are text. To look through it takes up to
 /// 13 ms (2 ms if most of it is an image, 2 µs for 2 KiB), which its worker has for nobody else. Larger ones go as they are.
@@ -55,7 +58,9 @@ impl RequestTap {
         self.is_held = false;
         let is_whole = self.upload.ended().is_some();
         let body = body.freeze();
-        let edit = if is_whole { ask_for_usage(&body) } else { None };
+        // A digest may come behind what it is of.
+        let may_change = is_whole && !trailers.as_ref().is_some_and(is_vouched_for);
+        let edit = if may_change { ask_for_usage(&body) } else { None };
         let mut left = body.len() as u64;
         let pieces = match &edit {
             None => [body].into(),

@@ -184,6 +184,28 @@ async fn what_follows_an_answer_without_a_body_is_not_passed_on() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn of_an_answer_without_a_body_no_stream_is_missing() {
+    for (request, status) in [
+        ("POST /v1/chat/completions HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n", "204 No Content"),
+        ("POST /v1/chat/completions HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n", "304 Not Modified"),
+        ("HEAD /v1/chat/completions HTTP/1.1\r\nHost: a\r\n\r\n", "200 OK"),
+    ] {
+        for coding in ["", "Content-Encoding: compress\r\n"] {
+            let mut world = World::new(WorldOptions::default());
+            let mut client = world.client();
+            client.send(request).await;
+            let mut up = world.upstream().await;
+            up.head().await;
+            let head = format!("HTTP/1.1 {status}\r\nContent-Type: text/event-stream\r\n{coding}\r\n");
+            up.send(head.as_str()).await;
+            assert!(client.head().await.starts_with(&format!("HTTP/1.1 {status}\r\n")));
+            let record = only_record(&mut world, Outcome::Complete, Some(status[..3].parse().unwrap())).await;
+            assert_eq!((record.stream, record.observer_off), (false, None), "{status}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_upstream_that_says_it_closes_is_not_used_again() {
     for (answer, version) in [
         ("HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nok", "1.1"),
