@@ -188,13 +188,12 @@ fn end(reply: &mut Reply, event: &mut Event) -> Signal {
 /// The arithmetic: the vendor's own counts come before the metrics. What was read from a cache or written to one comes in
 /// addition to the input's tokens, but for OpenAI's.
 fn arithmetic(counts: &Counts) -> Usage {
-    let first = |places: &[usize]| places.iter().find_map(|&place| counts.at(place));
-    let (cached, cache_write) = (first(&CACHED), first(&WRITTEN));
-    let sum = |input: u64| input.saturating_add(cached.unwrap_or(0)).saturating_add(cache_write.unwrap_or(0));
+    let (cached, cache_write) = (counts.first_at(&CACHED), counts.first_at(&WRITTEN));
+    let uncached = counts.first_at(&INPUTS);
     Usage {
-        input: counts.at(PROMPT).or_else(|| first(&INPUTS).map(sum)),
-        output: first(&OUTPUTS),
-        reasoning: first(&REASONED),
+        input: counts.at(PROMPT).or_else(|| usage::with_cache(uncached, cached, cache_write)),
+        output: counts.first_at(&OUTPUTS),
+        reasoning: counts.first_at(&REASONED),
         cached,
         cache_write,
         raw: counts.named(&NAMES),

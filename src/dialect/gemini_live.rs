@@ -131,13 +131,9 @@ fn end(reply: &mut Reply, event: &mut Event) -> Signal {
 /// The arithmetic: cached tokens are inside the prompt's, the results of tools beside it; thoughts come in addition
 /// to the response's tokens.
 fn arithmetic(counts: &Counts) -> Usage {
-    let sum = |one, other| match (counts.at(one), counts.at(other)) {
-        (Some(one), Some(other)) => Some(one.saturating_add(other)),
-        (one, other) => one.or(other),
-    };
     Usage {
-        input: sum(PROMPT, TOOL_PROMPT),
-        output: sum(RESPONSE, THOUGHTS),
+        input: counts.sum(PROMPT, TOOL_PROMPT),
+        output: counts.sum(RESPONSE, THOUGHTS),
         reasoning: counts.at(THOUGHTS),
         cached: counts.at(CACHED),
         cache_write: None,
