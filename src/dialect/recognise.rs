@@ -38,12 +38,14 @@ enum Path {
 enum Verb {
     Post,
     Get,
+    /// A `GET` that asks for another protocol: a WebSocket.
+    Upgrade,
     Any,
 }
 
 use self::{
     Path::{Ends, Has},
-    Verb::{Any, Get, Post},
+    Verb::{Any, Get, Post, Upgrade},
 };
 
 const fn row(path: Path, verb: Verb, endpoint: Endpoint, dialect: Dialect) -> Row {
@@ -58,6 +60,7 @@ const ROWS: &[Row] = &[
     row(Ends("/completions"), Post, Endpoint::Completions, Dialect::OpenAiChat),
     row(Ends("/responses"), Post, Endpoint::Responses, Dialect::OpenAiResponses),
     row(Ends("/responses/compact"), Post, Endpoint::Responses, Dialect::OpenAiResponses),
+    row(Ends("/responses"), Upgrade, Endpoint::Responses, Dialect::OpenAiResponses),
     row(Has(&["/responses/"]), Get, Endpoint::Responses, Dialect::OpenAiResponses),
     row(Has(&["/responses/"]), Any, Endpoint::Responses, Dialect::Other),
     row(Has(&["/threads/"]), Any, Endpoint::Other, Dialect::Other),
@@ -149,15 +152,12 @@ const ANTHROPIC_VERSION: HeaderName = HeaderName::from_static("anthropic-version
 pub fn recognise(parts: &Parts, provider: Option<&str>) -> Recognised {
     let path = parts.uri.path();
     let path = path.strip_suffix('/').unwrap_or(path);
-    let fits = |row: &&Row| row.verb.fits(&parts.method) && row.path.fits(path);
+    let upgrades = parts.method == Method::GET && parts.headers.contains_key(UPGRADE);
+    let fits = |row: &&Row| row.verb.fits(&parts.method, upgrades) && row.path.fits(path);
     let row = ROWS.iter().find(fits);
     let mut recognised = row.map_or(Recognised { endpoint: Endpoint::Other, dialect: Dialect::Other }, |row| {
         Recognised { endpoint: row.endpoint, dialect: row.dialect }
     });
-    let upgrades = parts.headers.contains_key(UPGRADE) && parts.method == Method::GET;
-    if upgrades && path.ends_with("/responses") {
-        return Recognised { endpoint: Endpoint::Responses, dialect: Dialect::OpenAiResponses };
-    }
     if recognised.endpoint == Endpoint::Batch && path.contains("/v1/files/") && asks_for_events(parts) {
         return Recognised { endpoint: Endpoint::Generate, dialect: Dialect::Replicate };
     }
@@ -253,10 +253,11 @@ impl Path {
 }
 
 impl Verb {
-    fn fits(self, method: &Method) -> bool {
+    fn fits(self, method: &Method, upgrades: bool) -> bool {
         match self {
             Post => method == Method::POST,
             Get => method == Method::GET,
+            Upgrade => upgrades,
             Any => true,
         }
     }
