@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 
 use super::{
     Kinds, Signal, Usage,
-    reply::{ERROR, ERROR_BY_NAME, ERROR_CODE, ERROR_TYPE, Event, MODEL, OWN, Reply},
+    reply::{ERROR, ERROR_BY_NAME, ERROR_CODE, ERROR_TYPE, Event, MODEL, OWN, Reply, name},
     rules::{Data, Rules, tree},
     usage::{self, Count, Counts},
 };

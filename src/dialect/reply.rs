@@ -34,7 +34,13 @@ pub(super) const MESSAGE: u8 = 12;
 pub(super) const ITEM: u8 = 13;
 /// What is asked for only so that events that differ in it are alike.
 pub(super) const PASSED: u8 = 14;
-pub(super) const OWN: u8 = 16;
+/// A choice begins.
+pub(super) const CHOICE: u8 = 15;
+/// Its index.
+pub(super) const INDEX: u8 = 16;
+/// Audio itself, not its transcript.
+pub(super) const AUDIO: u8 = 17;
+pub(super) const OWN: u8 = 18;
 /// Stated times from here on: see [`super::reported::time`].
 pub(super) const TIME: u8 = 96;
 
@@ -158,6 +164,9 @@ impl Reply {
                 }
             }
             MESSAGE if value == Value::Filled => (event.error, event.telling) = (true, true),
+            CHOICE => self.choice(event),
+            INDEX => self.index(event, value),
+            AUDIO => event.add(Kinds::ANSWER | Kinds::AUDIO, value),
             ITEM => {
                 self.counts.another();
                 self.choice(event);
