@@ -145,7 +145,7 @@ impl Gateway {
 
         // 2 begin
         let upload = Arc::new(Upload::default());
-        let recognised = recognise(&parts, provider.and_then(|provider| provider.config.provider.as_deref()));
+        let recognised = recognise(&parts, provider.and_then(|provider| provider.config.provider));
         let mut seen = self.shared.begin(request_head);
         seen.endpoint = recognised.endpoint;
         seen.dialect = recognised.dialect;
