@@ -21,8 +21,8 @@ const BLOCKED: u8 = OWN + 4;
 const ARGUMENT: u8 = OWN + 5;
 
 /// [`Event::filled`] flags of the present part.
-const HAS_TEXT: u8 = 1;
-const IS_THOUGHT: u8 = 2;
+pub(super) const HAS_TEXT: u8 = 1;
+pub(super) const IS_THOUGHT: u8 = 2;
 const HAS_TOOL: u8 = 4;
 
 /// The counts, by their place.
@@ -115,8 +115,8 @@ fn is_unspecified(value: Value<'_>) -> bool {
     }
 }
 
-/// What thoughts say is a summary of them.
-fn end_part(reply: &mut Reply, event: &mut Event) {
+/// The present part has ended, of a reply or a Live message. What thoughts say is a summary of them.
+pub(super) fn end_part(reply: &mut Reply, event: &mut Event) {
     if event.has(HAS_TEXT) {
         let thought = event.has(IS_THOUGHT);
         event.output |= if thought { Kinds::REASONING } else { Kinds::ANSWER };

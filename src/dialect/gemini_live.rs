@@ -8,6 +8,7 @@ use std::sync::LazyLock;
 
 use super::{
     Kinds, Signal, Usage,
+    gemini::{HAS_TEXT, IS_THOUGHT, end_part},
     reply::{Event, OWN, Reply, name},
     rules::{Data, Rules, tree},
     usage::{self, COUNT, Counts},
@@ -41,10 +42,6 @@ pub(super) const IS_CALL: u8 = 8;
 pub(super) const IS_CANCELLED: u8 = 16;
 /// The client's speech has ended.
 pub(super) const IS_HEARD: u8 = 32;
-
-/// [`Event::filled`] flags of the present part.
-const HAS_TEXT: u8 = 1;
-const IS_THOUGHT: u8 = 2;
 
 /// The counts, by their place.
 const NAMES: [&str; 6] = [
@@ -139,14 +136,4 @@ fn arithmetic(counts: &Counts) -> Usage {
         cache_write: None,
         raw: counts.named(&NAMES),
     }
-}
-
-/// What thoughts say is a summary of them.
-fn end_part(reply: &mut Reply, event: &mut Event) {
-    if event.has(HAS_TEXT) {
-        let thought = event.has(IS_THOUGHT);
-        event.output |= if thought { Kinds::REASONING } else { Kinds::ANSWER };
-        reply.summarised |= thought;
-    }
-    event.filled = 0;
 }
