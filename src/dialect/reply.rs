@@ -92,7 +92,7 @@ pub(super) struct Reply {
 pub(super) struct Event {
     pub(super) output: Kinds,
     pub(super) error: bool,
-    /// It said something that an event alike would have to say again: a finish, an error.
+    /// It said something that an event alike would have to say again: a finish, the end. (An error does anyway.)
     pub(super) telling: bool,
     /// The error's type was seen, so its code does not matter.
     error_typed: bool,
@@ -138,9 +138,7 @@ impl Reply {
         match field {
             MODEL if self.model.is_none() => self.model = name(value),
             MODEL => {}
-            ERROR if is_something(value) || matches!(value, Value::Array | Value::TooLong) => {
-                (event.error, event.telling) = (true, true);
-            }
+            ERROR if is_something(value) || matches!(value, Value::Array | Value::TooLong) => event.error = true,
             ERROR_TYPE | ERROR_CODE => {
                 if let Some(name) = name(value)
                     && !event.error_typed
@@ -149,7 +147,7 @@ impl Reply {
                     self.error = Some(name);
                 }
             }
-            ERROR_BY_NAME => (event.error, event.telling) = (true, true),
+            ERROR_BY_NAME => event.error = true,
             ANSWER => event.add(Kinds::ANSWER, value),
             REASONING => event.add(Kinds::REASONING, value),
             TOOL => event.add(Kinds::TOOL, value),
@@ -163,7 +161,7 @@ impl Reply {
                     self.choice_finish(event, reason);
                 }
             }
-            MESSAGE if value == Value::Filled => (event.error, event.telling) = (true, true),
+            MESSAGE if value == Value::Filled => event.error = true,
             CHOICE => self.choice(event),
             INDEX => self.index(event, value),
             AUDIO => event.add(Kinds::ANSWER | Kinds::AUDIO, value),
