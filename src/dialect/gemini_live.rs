@@ -7,9 +7,9 @@
 use std::sync::LazyLock;
 
 use super::{
-    Kinds, Signal, Usage,
+    Signal, Usage,
     gemini::{HAS_TEXT, IS_THOUGHT, end_part},
-    reply::{Event, OWN, Reply, name},
+    reply::{ANSWER, AUDIO, Event, OWN, Reply, TOOL, name},
     rules::{Data, Rules, tree},
     usage::{self, COUNT, Counts},
 };
@@ -19,16 +19,12 @@ const CONTENT: u8 = OWN;
 const PART: u8 = OWN + 1;
 const TEXT: u8 = OWN + 2;
 const THOUGHT: u8 = OWN + 3;
-const AUDIO: u8 = OWN + 4;
-const CODE: u8 = OWN + 5;
-const TRANSCRIPT: u8 = OWN + 6;
-const COMPLETE: u8 = OWN + 7;
-const REASON: u8 = OWN + 8;
-const INTERRUPTED: u8 = OWN + 9;
-const CALL: u8 = OWN + 10;
-const CALL_NAME: u8 = OWN + 11;
-const CANCELLED: u8 = OWN + 12;
-const VOICE: u8 = OWN + 13;
+const COMPLETE: u8 = OWN + 4;
+const REASON: u8 = OWN + 5;
+const INTERRUPTED: u8 = OWN + 6;
+const CALL: u8 = OWN + 7;
+const CANCELLED: u8 = OWN + 8;
+const VOICE: u8 = OWN + 9;
 
 /// [`Event::kind`] flags: what the message is of a turn.
 pub(super) const OF_TURN: u8 = 1;
@@ -67,13 +63,13 @@ fn asked() -> Tree {
         ("serverContent.modelTurn.parts[].text", TEXT, Want::Whether),
         ("serverContent.modelTurn.parts[].thought", THOUGHT, Want::Value),
         ("serverContent.modelTurn.parts[].inlineData.data", AUDIO, Want::Whether),
-        ("serverContent.modelTurn.parts[].executableCode.code", CODE, Want::Whether),
-        ("serverContent.outputTranscription.text", TRANSCRIPT, Want::Whether),
+        ("serverContent.modelTurn.parts[].executableCode.code", TOOL, Want::Whether),
+        ("serverContent.outputTranscription.text", ANSWER, Want::Whether),
         ("serverContent.turnComplete", COMPLETE, Want::Value),
         ("serverContent.turnCompleteReason", REASON, Want::Value),
         ("serverContent.interrupted", INTERRUPTED, Want::Value),
         ("toolCall.functionCalls[]", CALL, Want::Whether),
-        ("toolCall.functionCalls[].name", CALL_NAME, Want::Whether),
+        ("toolCall.functionCalls[].name", TOOL, Want::Whether),
         ("toolCallCancellation.ids[]", CANCELLED, Want::Whether),
         ("voiceActivity.voiceActivityType", VOICE, Want::Value),
         ("voiceActivityDetectionSignal.vadSignalType", VOICE, Want::Value),
@@ -88,9 +84,6 @@ fn found(reply: &mut Reply, event: &mut Event, field: u8, value: Value<'_>) {
         PART => end_part(reply, event),
         TEXT => event.fill(HAS_TEXT, value),
         THOUGHT => event.fill(IS_THOUGHT, value),
-        AUDIO => event.add(Kinds::ANSWER | Kinds::AUDIO, value),
-        TRANSCRIPT => event.add(Kinds::ANSWER, value),
-        CODE | CALL_NAME => event.add(Kinds::TOOL, value),
         COMPLETE if value == Value::Bool(true) => event.kind |= IS_LAST,
         INTERRUPTED if value == Value::Bool(true) => {
             event.kind |= IS_INTERRUPTED;
