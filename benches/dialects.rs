@@ -15,6 +15,7 @@
 
 use std::fmt::Write as _;
 
+use base64::prelude::{BASE64_STANDARD, Engine};
 use flate2::Crc;
 use http::Response;
 use streamgauge::{
@@ -293,7 +294,7 @@ fn event(spoken: &Spoken, kind: Kind, place: usize) -> Vec<u8> {
         Wrapped(kind) => {
             return message(
                 kind,
-                format!(r#"{{"bytes":"{}","p":"abcdefghijkl"}}"#, base64(text.as_bytes())).as_bytes(),
+                format!(r#"{{"bytes":"{}","p":"abcdefghijkl"}}"#, BASE64_STANDARD.encode(text)).as_bytes(),
             );
         }
         Socket(..) => return frame(text.as_bytes()),
@@ -341,19 +342,6 @@ fn crc(bytes: &[u8]) -> [u8; 4] {
     let mut crc = Crc::new();
     crc.update(bytes);
     crc.sum().to_be_bytes()
-}
-
-fn base64(bytes: &[u8]) -> String {
-    const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let mut text = String::new();
-    for group in bytes.chunks(3) {
-        let word = group.iter().fold(0, |word, byte| word << 8 | usize::from(*byte)) << (8 * (3 - group.len()));
-        for place in 0..4 {
-            let letter = LETTERS[word >> (18 - 6 * place) & 63];
-            text.push(if place <= group.len() { char::from(letter) } else { '=' });
-        }
-    }
-    text
 }
 
 fn per_event() {

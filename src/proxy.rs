@@ -17,7 +17,7 @@ use http::{
 use http_body::Body as _;
 use hyper::{body::Incoming, upgrade::OnUpgrade};
 
-use self::own::{Failure, answer};
+use self::own::{Failure, Own, answer};
 use crate::{
     clock::{AtomicStamp, Clock, Nanos, Stamp},
     config::{self, Config, Upstream},
@@ -145,7 +145,7 @@ impl Gateway {
 
         // 2 begin
         let upload = Arc::new(Upload::default());
-        let recognised = recognise(&parts, provider.and_then(|provider| provider.config.provider.as_deref()));
+        let recognised = recognise(&parts, provider.and_then(|provider| provider.config.provider));
         let mut seen = self.shared.begin(request_head);
         seen.endpoint = recognised.endpoint;
         seen.dialect = recognised.dialect;
@@ -195,16 +195,9 @@ impl Gateway {
         let total_at = total.map(|total| self.shared.clock.instant(request_head) + total);
         if route.ask_for_usage && may_ask_for_usage(recognised, &parts) && !forward::is_coded(&parts.headers) {
             // Boxed, for it is asked of few, and an exchange's future stays as long as its connection.
-            match within(total_at, Box::pin(tap.ask_for_usage())).await {
-                Some(Ok(None)) => {}
-                Some(Ok(Some(length))) => {
-                    forward::set_length(&mut parts.headers, length);
-                    if let Some(exchange) = open.exchange() {
-                        exchange.seen().flags.asked_for_usage = true;
-                    }
-                }
-                Some(Err(fault)) => return Ok(answer(open, own::bad_body(fault))),
-                None => return Ok(answer(open, Failure::TimedOut(Limit::Total).own(&upload))),
+            let asked = within(total_at, Box::pin(ask_for_usage(&mut tap, &mut parts, &mut open))).await;
+            if let Err(own) = asked.unwrap_or_else(|| Err(Failure::TimedOut(Limit::Total).own(&upload))) {
+                return Ok(answer(open, own));
             }
         }
         let mut request = Request::from_parts(parts, tap);
@@ -362,6 +355,17 @@ impl Gateway {
         let session = self.session_header.as_ref().and_then(|name| parts.headers.get(name));
         seen.session = session.and_then(|value| value.to_str().ok()).map(str::to_owned);
     }
+}
+
+/// Makes the request's body ask for usage, if it streams and does not say. Fails with the answer to a broken body.
+async fn ask_for_usage(tap: &mut RequestTap, parts: &mut request::Parts, open: &mut Open) -> Result<(), Own> {
+    if let Some(length) = tap.ask_for_usage().await.map_err(own::bad_body)? {
+        forward::set_length(&mut parts.headers, length);
+        if let Some(exchange) = open.exchange() {
+            exchange.seen().flags.asked_for_usage = true;
+        }
+    }
+    Ok(())
 }
 
 /// A 101: the answer goes down, and what follows is a tunnel.

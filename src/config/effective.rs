@@ -52,8 +52,8 @@ fn upstream(out: &mut Writer, upstream: &Upstream) {
     out.section("[upstreams]");
     out.text("name", &upstream.name);
     out.text("url", format_args!("{scheme}://{}{}", upstream.authority, upstream.base_path));
-    if let Some(provider) = &upstream.provider {
-        out.text("provider", provider);
+    if let Some(provider) = upstream.provider {
+        out.text("provider", provider.as_str());
     }
     if upstream.tls {
         out.text(

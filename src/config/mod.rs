@@ -19,6 +19,8 @@ use std::{
 
 use http::{HeaderName, HeaderValue, uri::Authority};
 
+use crate::dialect::Dialect;
+
 pub use self::error::{ConfigError, Fault};
 
 /// Everything the gauge needs to run.
@@ -125,8 +127,8 @@ pub struct Upstream {
     pub port: u16,
     /// Put before every request's path; empty or starting with `/`, never ending with one.
     pub base_path: String,
-    /// The dialect it speaks where its paths don't tell: one of [`PROVIDERS`].
-    pub provider: Option<String>,
+    /// The dialect it speaks where its paths don't tell; absent if nothing is hinted. Never [`Dialect::Other`].
+    pub provider: Option<Dialect>,
     /// Further certificate authorities (PEM).
     pub ca_file: Option<PathBuf>,
     /// Which roots are trusted.
@@ -142,32 +144,6 @@ pub struct Upstream {
     /// Its limits.
     pub limits: UpstreamLimits,
 }
-
-/// What [`Upstream::provider`] may say: the names of the dialects that are read.
-pub const PROVIDERS: [&str; 22] = [
-    "openai_chat",
-    "openai_responses",
-    "openai_media",
-    "realtime",
-    "anthropic",
-    "ollama",
-    "gemini",
-    "gemini_interactions",
-    "gemini_live",
-    "cohere",
-    "cohere_v1",
-    "tgi",
-    "sglang",
-    "llama_cpp",
-    "lm_studio",
-    "triton",
-    "bedrock_converse",
-    "bedrock_invoke",
-    "dashscope",
-    "watsonx",
-    "replicate",
-    "plain",
-];
 
 /// Which certificate authorities are trusted.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]

@@ -3,12 +3,13 @@
 use std::{collections::HashSet, sync::Arc};
 
 use super::{
-    HttpVersion, Matches, Overrides, PROVIDERS, Roots, Route, Upstream, UpstreamLimits,
+    HttpVersion, Matches, Overrides, Roots, Route, Upstream, UpstreamLimits,
     build::{MANY, key_pair},
     error::{At, Faults, suggest},
     raw::Section,
     value::{self, Url},
 };
+use crate::dialect::Dialect;
 
 /// The contract's bound on models per upstream.
 const MAX_MODELS: usize = 64;
@@ -89,7 +90,9 @@ fn file_upstream(mut section: Section<'_>, names: &mut HashSet<String>, faults: 
     let roots = one_of(&mut section, "roots", &[("webpki", Roots::Webpki), ("platform", Roots::Platform)], faults);
     let versions = [("auto", HttpVersion::Auto), ("1.1", HttpVersion::Http1), ("2", HttpVersion::Http2)];
     let http = one_of(&mut section, "http", &versions, faults);
-    let provider = one_of(&mut section, "provider", &PROVIDERS.map(|name| (name, name)), faults);
+    let read = Dialect::ALL.into_iter().filter(|dialect| *dialect != Dialect::Other);
+    let dialects: Vec<_> = read.map(|dialect| (dialect.as_str(), dialect)).collect();
+    let provider = one_of(&mut section, "provider", &dialects, faults);
     let ca_file = section.path("ca_file");
     let client_certificate = key_pair(&mut section, "client_certificate", "client_key", faults);
     if url.as_ref().is_some_and(|url| !url.tls) {
@@ -106,7 +109,7 @@ fn file_upstream(mut section: Section<'_>, names: &mut HashSet<String>, faults: 
 
     let built = url.zip(name.as_deref()).map(|(url, name)| {
         Arc::new(Upstream {
-            provider: provider.map(str::to_owned),
+            provider,
             ca_file,
             roots: roots.unwrap_or_default(),
             client_certificate,

@@ -107,12 +107,7 @@ pub(super) fn found(reply: &mut Reply, event: &mut Event, field: u8, value: Valu
         OPAQUE => event.fill(HAS_OPAQUE, value),
         SUCCESSOR => reply.model = name(value).or(reply.model.take()),
         COMPLETION => event.fill(HAS_COMPLETION, value),
-        STOP => {
-            if let Some(reason) = name(value) {
-                event.telling = true;
-                reply.finish(0, reason);
-            }
-        }
+        STOP => reply.finish_with(event, value),
         ERROR_BY_NAME => {
             event.kind = FAULT;
             reply.take(event, field, value);
@@ -141,9 +136,8 @@ pub(super) fn end(reply: &mut Reply, event: &mut Event) -> Signal {
 fn arithmetic(counts: &Counts) -> Usage {
     let cached = counts.get(Count::CacheRead);
     let cache_write = counts.get(Count::CacheCreation);
-    let sum = |input: u64| input.saturating_add(cached.unwrap_or(0)).saturating_add(cache_write.unwrap_or(0));
     Usage {
-        input: counts.get(Count::InputTokens).map(sum),
+        input: usage::with_cache(counts.get(Count::InputTokens), cached, cache_write),
         output: counts.get(Count::OutputTokens),
         reasoning: counts.get(Count::OutputThinking),
         cached,

@@ -55,9 +55,8 @@ fn found(reply: &mut Reply, event: &mut Event, field: u8, value: Value<'_>) {
 /// The arithmetic: what was read from a cache or written to one comes in addition to the input's tokens.
 fn arithmetic(counts: &Counts) -> Usage {
     let (cached, cache_write) = (counts.at(CACHE_READ), counts.at(CACHE_WRITE));
-    let sum = |input: u64| input.saturating_add(cached.unwrap_or(0)).saturating_add(cache_write.unwrap_or(0));
     Usage {
-        input: counts.at(INPUT).map(sum),
+        input: usage::with_cache(counts.at(INPUT), cached, cache_write),
         output: counts.at(OUTPUT),
         reasoning: None,
         cached,

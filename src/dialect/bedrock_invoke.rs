@@ -9,25 +9,20 @@ use std::{ops::Range, sync::LazyLock};
 
 use super::{
     Kinds, Signal, Usage, anthropic, openai_chat,
-    reply::{ERROR, Event, OWN, Reply, is_something},
+    reply::{ANSWER, ERROR, Event, MESSAGE, OWN, REASONING, Reply, TOOL, is_something},
     reported::{Phase, Unit, time},
     rules::{Data, Rules, tree},
     usage::{self, Counts},
 };
 use crate::framing::json::{Tree, Value, Want};
 
-/// Anthropic's fields keep their numbers, those of OpenAI's choices begin here, these here behind them.
-const CHOICES: u8 = OWN + 32;
-const ANSWER: u8 = CHOICES + 32;
-const REASONING: u8 = ANSWER + 1;
-const TOOL: u8 = ANSWER + 2;
-const WHOLE: u8 = ANSWER + 3;
-const PART: u8 = ANSWER + 4;
-const STOP: u8 = ANSWER + 5;
-const METRICS: u8 = ANSWER + 6;
-const MESSAGE: u8 = ANSWER + 7;
-const SPEECH: u8 = ANSWER + 8;
-const LAST: u8 = ANSWER + 9;
+/// Behind Anthropic's own fields, which keep their numbers.
+const WHOLE: u8 = OWN + 32;
+const PART: u8 = WHOLE + 1;
+const STOP: u8 = WHOLE + 2;
+const METRICS: u8 = WHOLE + 3;
+const SPEECH: u8 = WHOLE + 4;
+const LAST: u8 = WHOLE + 5;
 
 /// An [`Event::filled`] flag, behind Anthropic's.
 const HAS_METRICS: u8 = 128;
@@ -90,12 +85,8 @@ pub(super) static RULES: Rules =
     Rules { data: Data::Wrapped, tree: LazyLock::new(asked), found, end, usage: arithmetic };
 
 fn asked() -> Tree {
-    let mut fields: Vec<_> = openai_chat::fields()
-        .into_iter()
-        .filter(|(path, field, _)| path.starts_with("choices[]") && (OWN..OWN + ANSWER - CHOICES).contains(field))
-        .map(|(path, field, want)| (path, field - OWN + CHOICES, want))
-        .collect();
-    fields.extend(anthropic::fields());
+    let mut fields = anthropic::fields();
+    fields.extend(openai_chat::fields().into_iter().filter(|(path, ..)| path.starts_with("choices[]")));
     fields.extend([
         // Nova, as Converse.
         ("contentBlockStart.start.toolUse.name", TOOL, Want::Whether),
@@ -141,10 +132,6 @@ fn asked() -> Tree {
 /// Takes a field of the event.
 fn found(reply: &mut Reply, event: &mut Event, field: u8, value: Value<'_>) {
     match field {
-        CHOICES..ANSWER => openai_chat::found(reply, event, field - CHOICES + OWN, value),
-        ANSWER => event.add(Kinds::ANSWER, value),
-        REASONING => event.add(Kinds::REASONING, value),
-        TOOL => event.add(Kinds::TOOL, value),
         PART => {
             event.add(Kinds::ANSWER, value);
             if is_something(value) {
@@ -155,14 +142,13 @@ fn found(reply: &mut Reply, event: &mut Event, field: u8, value: Value<'_>) {
         // What stopped a choice may be said in addition to its finish reason.
         STOP if event.choices == 0 || reply.finish.is_empty() => reply.finish_with(event, value),
         METRICS => event.fill(HAS_METRICS, value),
-        MESSAGE if value == Value::Filled => reply.take(event, ERROR, value),
         // Anthropic's start has an object of this name.
         SPEECH if value == Value::Filled => event.part |= HAS_MESSAGE,
         LAST => {
             event.part |= IS_ANSWER;
             reply.finish_with(event, value);
         }
-        WHOLE | STOP | MESSAGE | SPEECH => {}
+        WHOLE | STOP | SPEECH => {}
         _ => anthropic::found(reply, event, field, value),
     }
 }
@@ -188,13 +174,12 @@ fn end(reply: &mut Reply, event: &mut Event) -> Signal {
 /// The arithmetic: the vendor's own counts come before the metrics. What was read from a cache or written to one comes in
 /// addition to the input's tokens, but for OpenAI's.
 fn arithmetic(counts: &Counts) -> Usage {
-    let first = |places: &[usize]| places.iter().find_map(|&place| counts.at(place));
-    let (cached, cache_write) = (first(&CACHED), first(&WRITTEN));
-    let sum = |input: u64| input.saturating_add(cached.unwrap_or(0)).saturating_add(cache_write.unwrap_or(0));
+    let (cached, cache_write) = (counts.first_at(&CACHED), counts.first_at(&WRITTEN));
+    let uncached = counts.first_at(&INPUTS);
     Usage {
-        input: counts.at(PROMPT).or_else(|| first(&INPUTS).map(sum)),
-        output: first(&OUTPUTS),
-        reasoning: first(&REASONED),
+        input: counts.at(PROMPT).or_else(|| usage::with_cache(uncached, cached, cache_write)),
+        output: counts.first_at(&OUTPUTS),
+        reasoning: counts.first_at(&REASONED),
         cached,
         cache_write,
         raw: counts.named(&NAMES),
@@ -208,7 +193,7 @@ mod tests {
     use super::*;
     use crate::{
         clock::Nanos,
-        dialect::{Dialect, Observer, Reported, reply::TIME},
+        dialect::{Dialect, Observer, Reported},
     };
 
     #[test]
@@ -251,11 +236,8 @@ mod tests {
 
     #[test]
     fn the_fields_of_others_keep_apart() {
-        let fits = |fields: Vec<(&str, u8, Want)>, room: Range<u8>| {
-            fields.iter().all(|(_, field, _)| *field < OWN || *field >= TIME || room.contains(field))
-        };
-        assert!(fits(anthropic::fields(), OWN..CHOICES));
-        assert!(fits(openai_chat::fields(), OWN..OWN + (ANSWER - CHOICES)));
-        const { assert!(MESSAGE < TIME) }
+        assert!(anthropic::fields().iter().all(|(_, field, _)| *field < WHOLE));
+        let mut choices = openai_chat::fields().into_iter().filter(|(path, ..)| path.starts_with("choices[]"));
+        assert!(choices.all(|(_, field, _)| field < OWN));
     }
 }

@@ -7,17 +7,17 @@ use std::sync::LazyLock;
 
 use super::{
     Kinds, Signal, Usage,
-    reply::{ANSWER, ERROR, ERROR_CODE, Event, FINISH, MODEL, OWN, REASONING, Reply, TOOL, is_something},
+    reply::{
+        ANSWER, AUDIO, CHOICE, ERROR, ERROR_CODE, Event, FINISH, INDEX, MODEL, OWN, REASONING, Reply, TOOL,
+        is_something,
+    },
     rules::{Data, Rules, tree},
     usage::{self, COUNT, Counts},
 };
 use crate::framing::json::{Tree, Value, Want};
 
-const CHOICE: u8 = OWN;
-const INDEX: u8 = OWN + 1;
 /// Only errors have a code.
-const CODE: u8 = OWN + 2;
-const AUDIO: u8 = OWN + 3;
+const CODE: u8 = OWN;
 
 /// [`Event::filled`] flag.
 const HAS_COUNT: u8 = 1;
@@ -66,9 +66,6 @@ fn asked() -> Tree {
 /// Takes a field of the event.
 fn found(reply: &mut Reply, event: &mut Event, field: u8, value: Value<'_>) {
     match field {
-        CHOICE => reply.choice(event),
-        INDEX => reply.index(event, value),
-        AUDIO => event.add(Kinds::ANSWER | Kinds::AUDIO, value),
         FINISH if value == Value::Text(b"null") => {}
         CODE if is_something(value) => {
             reply.take(event, ERROR, value);

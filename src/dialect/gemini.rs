@@ -7,24 +7,22 @@ use std::sync::LazyLock;
 
 use super::{
     Kinds, Signal, Usage,
-    reply::{ERROR, ERROR_CODE, Event, FINISH, MODEL, OWN, Reply},
+    reply::{CHOICE, ERROR, ERROR_CODE, Event, FINISH, INDEX, MODEL, OWN, Reply},
     rules::{Data, Rules, tree},
     usage::{self, Counts},
 };
 use crate::framing::json::{Tree, Value, Want};
 
-const CANDIDATE: u8 = OWN;
-const INDEX: u8 = OWN + 1;
-const PART: u8 = OWN + 2;
-const TEXT: u8 = OWN + 3;
-const THOUGHT: u8 = OWN + 4;
-const TOOL: u8 = OWN + 5;
-const BLOCKED: u8 = OWN + 6;
-const ARGUMENT: u8 = OWN + 7;
+const PART: u8 = OWN;
+const TEXT: u8 = OWN + 1;
+const THOUGHT: u8 = OWN + 2;
+const TOOL: u8 = OWN + 3;
+const BLOCKED: u8 = OWN + 4;
+const ARGUMENT: u8 = OWN + 5;
 
 /// [`Event::filled`] flags of the present part.
-const HAS_TEXT: u8 = 1;
-const IS_THOUGHT: u8 = 2;
+pub(super) const HAS_TEXT: u8 = 1;
+pub(super) const IS_THOUGHT: u8 = 2;
 const HAS_TOOL: u8 = 4;
 
 /// The counts, by their place.
@@ -57,7 +55,7 @@ fn asked() -> Tree {
 const PLACES: [&str; 2] = ["", "response."];
 
 const FIELDS: [(&str, u8, Want); 16] = [
-    ("candidates[]", CANDIDATE, Want::Whether),
+    ("candidates[]", CHOICE, Want::Whether),
     ("candidates[].index", INDEX, Want::Value),
     ("candidates[].finishReason", FINISH, Want::Value),
     ("candidates[].content.parts[]", PART, Want::Whether),
@@ -78,8 +76,6 @@ const FIELDS: [(&str, u8, Want); 16] = [
 /// Takes a field of the event.
 fn found(reply: &mut Reply, event: &mut Event, field: u8, value: Value<'_>) {
     match field {
-        CANDIDATE => reply.choice(event),
-        INDEX => reply.index(event, value),
         PART => end_part(reply, event),
         TEXT => event.fill(HAS_TEXT, value),
         // An empty string says that the one before it was all; any other value is one.
@@ -119,8 +115,8 @@ fn is_unspecified(value: Value<'_>) -> bool {
     }
 }
 
-/// What thoughts say is a summary of them.
-fn end_part(reply: &mut Reply, event: &mut Event) {
+/// The present part has ended, of a reply or a Live message. What thoughts say is a summary of them.
+pub(super) fn end_part(reply: &mut Reply, event: &mut Event) {
     if event.has(HAS_TEXT) {
         let thought = event.has(IS_THOUGHT);
         event.output |= if thought { Kinds::REASONING } else { Kinds::ANSWER };

@@ -7,8 +7,9 @@
 use std::sync::LazyLock;
 
 use super::{
-    Kinds, Signal, Usage,
-    reply::{Event, OWN, Reply, name},
+    Signal, Usage,
+    gemini::{HAS_TEXT, IS_THOUGHT, end_part},
+    reply::{ANSWER, AUDIO, Event, OWN, Reply, TOOL, name},
     rules::{Data, Rules, tree},
     usage::{self, COUNT, Counts},
 };
@@ -18,16 +19,12 @@ const CONTENT: u8 = OWN;
 const PART: u8 = OWN + 1;
 const TEXT: u8 = OWN + 2;
 const THOUGHT: u8 = OWN + 3;
-const AUDIO: u8 = OWN + 4;
-const CODE: u8 = OWN + 5;
-const TRANSCRIPT: u8 = OWN + 6;
-const COMPLETE: u8 = OWN + 7;
-const REASON: u8 = OWN + 8;
-const INTERRUPTED: u8 = OWN + 9;
-const CALL: u8 = OWN + 10;
-const CALL_NAME: u8 = OWN + 11;
-const CANCELLED: u8 = OWN + 12;
-const VOICE: u8 = OWN + 13;
+const COMPLETE: u8 = OWN + 4;
+const REASON: u8 = OWN + 5;
+const INTERRUPTED: u8 = OWN + 6;
+const CALL: u8 = OWN + 7;
+const CANCELLED: u8 = OWN + 8;
+const VOICE: u8 = OWN + 9;
 
 /// [`Event::kind`] flags: what the message is of a turn.
 pub(super) const OF_TURN: u8 = 1;
@@ -41,10 +38,6 @@ pub(super) const IS_CALL: u8 = 8;
 pub(super) const IS_CANCELLED: u8 = 16;
 /// The client's speech has ended.
 pub(super) const IS_HEARD: u8 = 32;
-
-/// [`Event::filled`] flags of the present part.
-const HAS_TEXT: u8 = 1;
-const IS_THOUGHT: u8 = 2;
 
 /// The counts, by their place.
 const NAMES: [&str; 6] = [
@@ -70,13 +63,13 @@ fn asked() -> Tree {
         ("serverContent.modelTurn.parts[].text", TEXT, Want::Whether),
         ("serverContent.modelTurn.parts[].thought", THOUGHT, Want::Value),
         ("serverContent.modelTurn.parts[].inlineData.data", AUDIO, Want::Whether),
-        ("serverContent.modelTurn.parts[].executableCode.code", CODE, Want::Whether),
-        ("serverContent.outputTranscription.text", TRANSCRIPT, Want::Whether),
+        ("serverContent.modelTurn.parts[].executableCode.code", TOOL, Want::Whether),
+        ("serverContent.outputTranscription.text", ANSWER, Want::Whether),
         ("serverContent.turnComplete", COMPLETE, Want::Value),
         ("serverContent.turnCompleteReason", REASON, Want::Value),
         ("serverContent.interrupted", INTERRUPTED, Want::Value),
         ("toolCall.functionCalls[]", CALL, Want::Whether),
-        ("toolCall.functionCalls[].name", CALL_NAME, Want::Whether),
+        ("toolCall.functionCalls[].name", TOOL, Want::Whether),
         ("toolCallCancellation.ids[]", CANCELLED, Want::Whether),
         ("voiceActivity.voiceActivityType", VOICE, Want::Value),
         ("voiceActivityDetectionSignal.vadSignalType", VOICE, Want::Value),
@@ -91,9 +84,6 @@ fn found(reply: &mut Reply, event: &mut Event, field: u8, value: Value<'_>) {
         PART => end_part(reply, event),
         TEXT => event.fill(HAS_TEXT, value),
         THOUGHT => event.fill(IS_THOUGHT, value),
-        AUDIO => event.add(Kinds::ANSWER | Kinds::AUDIO, value),
-        TRANSCRIPT => event.add(Kinds::ANSWER, value),
-        CODE | CALL_NAME => event.add(Kinds::TOOL, value),
         COMPLETE if value == Value::Bool(true) => event.kind |= IS_LAST,
         INTERRUPTED if value == Value::Bool(true) => {
             event.kind |= IS_INTERRUPTED;
@@ -131,26 +121,12 @@ fn end(reply: &mut Reply, event: &mut Event) -> Signal {
 /// The arithmetic: cached tokens are inside the prompt's, the results of tools beside it; thoughts come in addition
 /// to the response's tokens.
 fn arithmetic(counts: &Counts) -> Usage {
-    let sum = |one, other| match (counts.at(one), counts.at(other)) {
-        (Some(one), Some(other)) => Some(one.saturating_add(other)),
-        (one, other) => one.or(other),
-    };
     Usage {
-        input: sum(PROMPT, TOOL_PROMPT),
-        output: sum(RESPONSE, THOUGHTS),
+        input: counts.sum(PROMPT, TOOL_PROMPT),
+        output: counts.sum(RESPONSE, THOUGHTS),
         reasoning: counts.at(THOUGHTS),
         cached: counts.at(CACHED),
         cache_write: None,
         raw: counts.named(&NAMES),
     }
-}
-
-/// What thoughts say is a summary of them.
-fn end_part(reply: &mut Reply, event: &mut Event) {
-    if event.has(HAS_TEXT) {
-        let thought = event.has(IS_THOUGHT);
-        event.output |= if thought { Kinds::REASONING } else { Kinds::ANSWER };
-        reply.summarised |= thought;
-    }
-    event.filled = 0;
 }

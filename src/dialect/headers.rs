@@ -39,10 +39,11 @@ use super::{
         Times,
         Unit::{self, Millis, Seconds},
     },
+    usage::with_cache,
 };
 
 /// What a head says, for whichever the answer turns out to be.
-#[derive(Clone, Default, Debug)]
+#[derive(Clone, PartialEq, Default, Debug)]
 pub(super) struct Head {
     /// If it is a plain answer.
     plain: Times,
@@ -66,7 +67,7 @@ pub(super) fn said(head: &Parts) -> Option<Box<Head>> {
         // Gemini refuses in plain JSON under a stream's content type.
         said.head.stream = said.head.plain;
     }
-    said.any.then(|| Box::new(said.head))
+    (said.head != Head::default()).then(|| Box::new(said.head))
 }
 
 impl Head {
@@ -94,7 +95,6 @@ impl Head {
 #[derive(Default)]
 struct Said {
     head: Head,
-    any: bool,
     /// In the order of [`COUNTS`].
     counts: [Option<u64>; COUNTS.len()],
 }
@@ -143,7 +143,6 @@ impl Said {
                     && let Some(count) = std::str::from_utf8(value).ok().and_then(|text| text.trim().parse().ok())
                 {
                     self.counts[place] = Some(count);
-                    self.any = true;
                 }
             }
         }
@@ -151,7 +150,6 @@ impl Said {
 
     fn plain(&mut self, phase: Phase, unit: Unit, value: &[u8]) {
         self.head.plain.state(phase, unit, value);
-        self.any = true;
     }
 
     fn both(&mut self, phase: Phase, unit: Unit, value: &[u8]) {
@@ -168,9 +166,8 @@ impl Said {
     /// What is counted: Bedrock's input is without what a cache gave or took.
     fn usage(&self) -> Usage {
         let [input, output, cached, cache_write, prompt, generated] = self.counts;
-        let whole = |input: u64| input.saturating_add(cached.unwrap_or(0)).saturating_add(cache_write.unwrap_or(0));
         Usage {
-            input: input.map(whole).or(prompt),
+            input: with_cache(input, cached, cache_write).or(prompt),
             output: output.or(generated),
             reasoning: None,
             cached,

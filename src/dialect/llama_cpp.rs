@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 
 use super::{
     Usage,
-    reply::{ANSWER, END, ERROR, ERROR_CODE, ERROR_TYPE, Event, FINISH, ITEM, MODEL, OWN, PASSED, Reply},
+    reply::{ANSWER, END, ERROR, ERROR_CODE, ERROR_TYPE, Event, FINISH, INDEX, ITEM, MODEL, OWN, PASSED, Reply},
     reported::{Phase, Unit, time},
     rules::{Data, Rules, tree},
     usage::{self, Counts},
@@ -14,13 +14,13 @@ use super::{
 use crate::framing::json::{Tree, Value, Want};
 
 const STOP: u8 = OWN;
-const INDEX: u8 = OWN + 1;
-const ITEM_INDEX: u8 = OWN + 2;
-const STOP_TYPE: u8 = OWN + 3;
+/// Of which reply an event of a stream is.
+const MIXED_INDEX: u8 = OWN + 1;
+const STOP_TYPE: u8 = OWN + 2;
 /// Older builds say why they stopped in flags.
-const STOPPED_EOS: u8 = OWN + 4;
-const STOPPED_WORD: u8 = OWN + 5;
-const STOPPED_LIMIT: u8 = OWN + 6;
+const STOPPED_EOS: u8 = OWN + 3;
+const STOPPED_WORD: u8 = OWN + 4;
+const STOPPED_LIMIT: u8 = OWN + 5;
 
 /// The counts, by their place. `tokens_cached` is what the cache holds in the end, not what was read from it.
 const NAMES: [&str; 6] = [
@@ -45,7 +45,7 @@ fn asked() -> Tree {
         ("content", ANSWER, Want::Whether),
         ("tokens[]", PASSED, Want::Whether),
         ("stop", STOP, Want::Value),
-        ("index", INDEX, Want::Value),
+        ("index", MIXED_INDEX, Want::Value),
         ("stop_type", STOP_TYPE, Want::Value),
         ("stopped_eos", STOPPED_EOS, Want::Value),
         ("stopped_word", STOPPED_WORD, Want::Value),
@@ -54,7 +54,7 @@ fn asked() -> Tree {
         ("timings.prompt_ms", time(Phase::Prefill, Unit::Millis), Want::Count),
         ("timings.predicted_ms", time(Phase::Decode, Unit::Millis), Want::Count),
         ("[]", ITEM, Want::Whether),
-        ("[].index", ITEM_INDEX, Want::Value),
+        ("[].index", INDEX, Want::Value),
         ("[].stop_type", STOP_TYPE, Want::Value),
         ("[].model", MODEL, Want::Value),
         ("error", ERROR, Want::Value),
@@ -71,8 +71,7 @@ fn asked() -> Tree {
 fn found(reply: &mut Reply, event: &mut Event, field: u8, value: Value<'_>) {
     match field {
         STOP if value == Value::Bool(true) => (event.kind, event.telling) = (END, true),
-        INDEX => reply.index_of_mixed(event, value),
-        ITEM_INDEX => reply.index(event, value),
+        MIXED_INDEX => reply.index_of_mixed(event, value),
         STOP_TYPE if value != Value::Text(b"none") => reply.take(event, FINISH, value),
         STOPPED_EOS | STOPPED_WORD | STOPPED_LIMIT => {
             if value == Value::Bool(true) {

@@ -8,7 +8,7 @@ use http::{
 
 use super::{
     Dialect, Facts, ObserverOff, Signal,
-    reader::{Read, Reader},
+    reader::{Read, Reader, UNREADABLE_LIMIT},
 };
 use crate::framing::{
     Framed, array,
@@ -18,9 +18,6 @@ use crate::framing::{
     sse::{self, Piece},
     twin::Twin,
 };
-
-/// So many unreadable events in a row end the reading.
-const UNREADABLE_LIMIT: u8 = 3;
 
 /// Reads a copy-free view of one response body and says what its events were.
 ///

@@ -8,7 +8,10 @@ use std::sync::LazyLock;
 
 use super::{
     Kinds, Signal, Usage,
-    reply::{ERROR, ERROR_CODE, ERROR_TYPE, Event, MODEL, OWN, Reply, is_something, name},
+    reply::{
+        ANSWER, AUDIO, CHOICE, ERROR, ERROR_CODE, ERROR_TYPE, Event, FINISH, INDEX, MODEL, OWN, REASONING, Reply,
+        SUMMARY, TOOL,
+    },
     reported::{
         Phase::{Decode, Prefill, Queue, Total, Ttft},
         Stated,
@@ -20,24 +23,16 @@ use super::{
 };
 use crate::framing::json::{Tree, Value, Want};
 
-const ANSWER: u8 = OWN;
-const REASONING: u8 = OWN + 1;
-const SUMMARY: u8 = OWN + 2;
-const TOOL: u8 = OWN + 3;
-const CHOICE: u8 = OWN + 4;
-const INDEX: u8 = OWN + 5;
-const FINISH: u8 = OWN + 6;
 /// The kind of the whole object; old vLLM errors say `error` here and keep type and code beside it.
-const OBJECT: u8 = OWN + 7;
-const BARE_TYPE: u8 = OWN + 8;
-const BARE_CODE: u8 = OWN + 9;
-/// What only an error says beside the choices: `message`, FastAPI's `detail`.
-const FAULT: u8 = OWN + 11;
-/// Writer's completions say nothing else, not even when they end.
-const VALUE: u8 = OWN + 12;
+const OBJECT: u8 = OWN;
+const BARE_TYPE: u8 = OWN + 1;
+const BARE_CODE: u8 = OWN + 2;
 /// MiniMax reports errors with status 200 and a code here that is not 0.
-const STATUS_CODE: u8 = OWN + 10;
-const AUDIO: u8 = OWN + 13;
+const STATUS_CODE: u8 = OWN + 3;
+/// What only an error says beside the choices: `message`, FastAPI's `detail`.
+const FAULT: u8 = OWN + 4;
+/// Writer's completions say nothing else, not even when they end.
+const VALUE: u8 = OWN + 5;
 
 /// [`Event::filled`] flag.
 const HAS_FAULT: u8 = 1;
@@ -58,7 +53,8 @@ fn asked() -> Tree {
     tree(&fields(), told)
 }
 
-/// The fields asked for, but for counts. Bedrock asks for those of choices too, in its chunks.
+/// The fields asked for, but for counts. Bedrock asks for those of choices too, in its chunks: they mean the same in each
+/// dialect's tree.
 pub(super) fn fields() -> Vec<(&'static str, u8, Want)> {
     vec![
         ("choices[]", CHOICE, Want::Whether),
@@ -173,24 +169,12 @@ const NOVITA: [Stated; 1] = [("ttft_ms", Ttft, Millis)];
 
 /// Takes a field of the event.
 #[inline]
-pub(super) fn found(reply: &mut Reply, event: &mut Event, field: u8, value: Value<'_>) {
+fn found(reply: &mut Reply, event: &mut Event, field: u8, value: Value<'_>) {
     match field {
-        ANSWER => event.add(Kinds::ANSWER, value),
-        AUDIO => event.add(Kinds::ANSWER | Kinds::AUDIO, value),
-        REASONING => event.add(Kinds::REASONING, value),
-        TOOL => event.add(Kinds::TOOL, value),
-        SUMMARY => {
-            event.add(Kinds::REASONING, value);
-            reply.summarised |= is_something(value);
-        }
+        // What nearly every chunk has is taken here, which saves it three calls.
         CHOICE => reply.choice(event),
         INDEX => reply.index(event, value),
-        FINISH => {
-            if let Some(reason) = name(value) {
-                event.telling = true;
-                reply.choice_finish(event, reason);
-            }
-        }
+        ANSWER => event.add(Kinds::ANSWER, value),
         OBJECT => {
             if value == Value::Text(b"error") {
                 reply.take(event, ERROR, Value::Object);

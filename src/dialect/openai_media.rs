@@ -9,7 +9,7 @@ use std::sync::LazyLock;
 
 use super::{
     Kinds, Signal, Usage,
-    reply::{ERROR, ERROR_BY_NAME, ERROR_CODE, ERROR_TYPE, Event, FINISH, MODEL, OWN, Reply},
+    reply::{AUDIO, ERROR, ERROR_BY_NAME, ERROR_CODE, ERROR_TYPE, Event, FINISH, MODEL, OWN, Reply},
     rules::{Data, Rules, tree},
     usage::{self, Counts},
 };
@@ -18,8 +18,7 @@ use crate::framing::json::{Tree, Value, Want};
 const TYPE: u8 = OWN;
 const DELTA: u8 = OWN + 1;
 const TEXT: u8 = OWN + 2;
-const AUDIO: u8 = OWN + 3;
-const IMAGE: u8 = OWN + 4;
+const IMAGE: u8 = OWN + 3;
 
 /// [`Event::kind`]s: what the event's type makes of its fields.
 const SEGMENT: u8 = 1;
@@ -90,7 +89,6 @@ fn found(reply: &mut Reply, event: &mut Event, field: u8, value: Value<'_>) {
         }
         DELTA | IMAGE => event.add(Kinds::ANSWER, value),
         TEXT => event.fill(HAS_TEXT, value),
-        AUDIO => event.add(Kinds::ANSWER | Kinds::AUDIO, value),
         ERROR_BY_NAME => {
             event.kind = FAULT;
             reply.take(event, field, value);

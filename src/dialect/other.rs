@@ -7,14 +7,10 @@ use super::{
     rules::{Data, Rules, tree},
 };
 
-pub(super) static RULES: Rules = unread();
-
-pub(super) const fn unread() -> Rules {
-    Rules {
-        data: Data::Unread,
-        tree: LazyLock::new(|| tree(&[], Vec::new())),
-        found: |_, _, _, _| {},
-        end: |_, _| Signal::default(),
-        usage: |_| Usage::default(),
-    }
-}
+pub(super) static RULES: Rules = Rules {
+    data: Data::Unread,
+    tree: LazyLock::new(|| tree(&[], Vec::new())),
+    found: |_, _, _, _| {},
+    end: |_, _| Signal::default(),
+    usage: |_| Usage::default(),
+};

@@ -100,10 +100,9 @@ fn end(reply: &mut Reply, event: &mut Event) -> Signal {
 
 /// The arithmetic: there is none.
 fn arithmetic(counts: &Counts) -> Usage {
-    let first = |places: &[usize]| places.iter().find_map(|&place| counts.at(place));
     Usage {
-        input: first(&INPUTS),
-        output: first(&OUTPUTS),
+        input: counts.first_at(&INPUTS),
+        output: counts.first_at(&OUTPUTS),
         reasoning: None,
         cached: counts.at(CACHED),
         cache_write: None,

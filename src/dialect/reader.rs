@@ -18,6 +18,9 @@ const DONE: &[u8] = b"[DONE]";
 /// The event name that makes any event an error.
 const ERROR_NAME: &[u8] = b"error";
 
+/// So many unreadable events in a row end the reading.
+pub(super) const UNREADABLE_LIMIT: u8 = 3;
+
 /// Not (or no longer) the beginning of what is compared.
 const NO_MATCH: u8 = u8::MAX;
 

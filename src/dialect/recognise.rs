@@ -38,12 +38,14 @@ enum Path {
 enum Verb {
     Post,
     Get,
+    /// A `GET` that asks for another protocol: a WebSocket.
+    Upgrade,
     Any,
 }
 
 use self::{
     Path::{Ends, Has},
-    Verb::{Any, Get, Post},
+    Verb::{Any, Get, Post, Upgrade},
 };
 
 const fn row(path: Path, verb: Verb, endpoint: Endpoint, dialect: Dialect) -> Row {
@@ -58,6 +60,7 @@ const ROWS: &[Row] = &[
     row(Ends("/completions"), Post, Endpoint::Completions, Dialect::OpenAiChat),
     row(Ends("/responses"), Post, Endpoint::Responses, Dialect::OpenAiResponses),
     row(Ends("/responses/compact"), Post, Endpoint::Responses, Dialect::OpenAiResponses),
+    row(Ends("/responses"), Upgrade, Endpoint::Responses, Dialect::OpenAiResponses),
     row(Has(&["/responses/"]), Get, Endpoint::Responses, Dialect::OpenAiResponses),
     row(Has(&["/responses/"]), Any, Endpoint::Responses, Dialect::Other),
     row(Has(&["/threads/"]), Any, Endpoint::Other, Dialect::Other),
@@ -142,26 +145,22 @@ const ROWS: &[Row] = &[
 
 const ANTHROPIC_VERSION: HeaderName = HeaderName::from_static("anthropic-version");
 
-/// Recognises a request by its method and the end of its path. `provider` is the upstream's configured hint, the name of
-/// the dialect spoken there where the path does not tell; a name of none says nothing.
+/// Recognises a request by its method and the end of its path. `provider` is the upstream's configured hint: the dialect
+/// spoken there where the path does not tell.
 ///
 /// Where several dialects have one path, [`super::RequestScan`] tells them apart by the body.
-pub fn recognise(parts: &Parts, provider: Option<&str>) -> Recognised {
+pub fn recognise(parts: &Parts, provider: Option<Dialect>) -> Recognised {
     let path = parts.uri.path();
     let path = path.strip_suffix('/').unwrap_or(path);
-    let fits = |row: &&Row| row.verb.fits(&parts.method) && row.path.fits(path);
+    let upgrades = parts.method == Method::GET && parts.headers.contains_key(UPGRADE);
+    let fits = |row: &&Row| row.verb.fits(&parts.method, upgrades) && row.path.fits(path);
     let row = ROWS.iter().find(fits);
     let mut recognised = row.map_or(Recognised { endpoint: Endpoint::Other, dialect: Dialect::Other }, |row| {
         Recognised { endpoint: row.endpoint, dialect: row.dialect }
     });
-    let upgrades = parts.headers.contains_key(UPGRADE) && parts.method == Method::GET;
-    if upgrades && path.ends_with("/responses") {
-        return Recognised { endpoint: Endpoint::Responses, dialect: Dialect::OpenAiResponses };
-    }
     if recognised.endpoint == Endpoint::Batch && path.contains("/v1/files/") && asks_for_events(parts) {
         return Recognised { endpoint: Endpoint::Generate, dialect: Dialect::Replicate };
     }
-    let provider = provider.and_then(Dialect::named);
     match provider {
         Some(dialect) if row.is_none() && dialect.is_asked_by(&parts.method, upgrades) => {
             return Recognised { endpoint: dialect.endpoint(), dialect };
@@ -253,10 +252,11 @@ impl Path {
 }
 
 impl Verb {
-    fn fits(self, method: &Method) -> bool {
+    fn fits(self, method: &Method, upgrades: bool) -> bool {
         match self {
             Post => method == Method::POST,
             Get => method == Method::GET,
+            Upgrade => upgrades,
             Any => true,
         }
     }
@@ -408,8 +408,8 @@ mod tests {
         let socket = Recognised { endpoint: Endpoint::Responses, dialect: Dialect::OpenAiResponses };
         assert_eq!(recognise(&upgrade, None), socket);
         let legacy = Request::post("/v1/completions").body(()).unwrap().into_parts().0;
-        assert_eq!(recognise(&legacy, Some("anthropic")).dialect, Dialect::Anthropic);
-        assert_eq!(recognise(&legacy, Some("openai")).dialect, Dialect::OpenAiChat);
+        assert_eq!(recognise(&legacy, Some(Dialect::Anthropic)).dialect, Dialect::Anthropic);
+        assert_eq!(recognise(&legacy, None).dialect, Dialect::OpenAiChat);
     }
 
     #[test]
@@ -417,7 +417,7 @@ mod tests {
         for dialect in Dialect::ALL {
             let post = |path: &str| {
                 let parts = Request::post(path).body(()).unwrap().into_parts().0;
-                recognise(&parts, Some(dialect.as_str()))
+                recognise(&parts, Some(dialect))
             };
             let socket = dialect.endpoint() == Endpoint::Realtime;
             let own = Recognised { endpoint: dialect.endpoint(), dialect };
@@ -426,9 +426,9 @@ mod tests {
                 assert_eq!(post(path), if socket { none } else { own }, "{dialect:?} {path}");
             }
             let upgrade = Request::get("/ws").header("upgrade", "websocket").body(()).unwrap().into_parts().0;
-            assert_eq!(recognise(&upgrade, Some(dialect.as_str())), if socket { own } else { none }, "{dialect:?}");
+            assert_eq!(recognise(&upgrade, Some(dialect)), if socket { own } else { none }, "{dialect:?}");
             let get = Request::get("/health").body(()).unwrap().into_parts().0;
-            assert_eq!(recognise(&get, Some(dialect.as_str())), none, "{dialect:?}");
+            assert_eq!(recognise(&get, Some(dialect)), none, "{dialect:?}");
             // What the table knows stays.
             assert_eq!(post("/v1/chat/completions").dialect, Dialect::OpenAiChat, "{dialect:?}");
             assert_eq!(post("/v1/messages/count_tokens"), none, "{dialect:?}");
@@ -439,21 +439,20 @@ mod tests {
     #[test]
     fn of_dialects_with_one_path_the_provider_names_its_own() {
         for (path, provider, dialect) in [
-            ("/generate", "sglang", Dialect::Sglang),
-            ("/generate", "triton", Dialect::Triton),
-            ("/generate", "anthropic", Dialect::Tgi),
-            ("/completions", "llama_cpp", Dialect::LlamaCpp),
-            ("/v1/completions", "llama_cpp", Dialect::OpenAiChat),
-            ("/completions", "openai_chat", Dialect::OpenAiChat),
-            ("/generate_stream", "sglang", Dialect::Tgi),
-            ("/v1/chat", "openai_chat", Dialect::OpenAiChat),
-            ("/v1/chat", "cohere", Dialect::CohereV1),
-            ("/chat", "cohere", Dialect::Cohere),
-            ("/chat", "gemini", Dialect::Other),
-            ("/chat", "no_such_dialect", Dialect::Other),
+            ("/generate", Dialect::Sglang, Dialect::Sglang),
+            ("/generate", Dialect::Triton, Dialect::Triton),
+            ("/generate", Dialect::Anthropic, Dialect::Tgi),
+            ("/completions", Dialect::LlamaCpp, Dialect::LlamaCpp),
+            ("/v1/completions", Dialect::LlamaCpp, Dialect::OpenAiChat),
+            ("/completions", Dialect::OpenAiChat, Dialect::OpenAiChat),
+            ("/generate_stream", Dialect::Sglang, Dialect::Tgi),
+            ("/v1/chat", Dialect::OpenAiChat, Dialect::OpenAiChat),
+            ("/v1/chat", Dialect::Cohere, Dialect::CohereV1),
+            ("/chat", Dialect::Cohere, Dialect::Cohere),
+            ("/chat", Dialect::Gemini, Dialect::Other),
         ] {
             let parts = Request::post(path).body(()).unwrap().into_parts().0;
-            assert_eq!(recognise(&parts, Some(provider)).dialect, dialect, "{path} {provider}");
+            assert_eq!(recognise(&parts, Some(provider)).dialect, dialect, "{path} {provider:?}");
         }
     }
 }

@@ -34,7 +34,13 @@ pub(super) const MESSAGE: u8 = 12;
 pub(super) const ITEM: u8 = 13;
 /// What is asked for only so that events that differ in it are alike.
 pub(super) const PASSED: u8 = 14;
-pub(super) const OWN: u8 = 16;
+/// A choice begins.
+pub(super) const CHOICE: u8 = 15;
+/// Its index.
+pub(super) const INDEX: u8 = 16;
+/// Audio itself, not its transcript.
+pub(super) const AUDIO: u8 = 17;
+pub(super) const OWN: u8 = 18;
 /// Stated times from here on: see [`super::reported::time`].
 pub(super) const TIME: u8 = 96;
 
@@ -86,7 +92,7 @@ pub(super) struct Reply {
 pub(super) struct Event {
     pub(super) output: Kinds,
     pub(super) error: bool,
-    /// It said something that an event alike would have to say again: a finish, an error.
+    /// It said something that an event alike would have to say again: a finish, the end. (An error does anyway.)
     pub(super) telling: bool,
     /// The error's type was seen, so its code does not matter.
     error_typed: bool,
@@ -132,9 +138,7 @@ impl Reply {
         match field {
             MODEL if self.model.is_none() => self.model = name(value),
             MODEL => {}
-            ERROR if is_something(value) || matches!(value, Value::Array | Value::TooLong) => {
-                (event.error, event.telling) = (true, true);
-            }
+            ERROR if is_something(value) || matches!(value, Value::Array | Value::TooLong) => event.error = true,
             ERROR_TYPE | ERROR_CODE => {
                 if let Some(name) = name(value)
                     && !event.error_typed
@@ -143,7 +147,7 @@ impl Reply {
                     self.error = Some(name);
                 }
             }
-            ERROR_BY_NAME => (event.error, event.telling) = (true, true),
+            ERROR_BY_NAME => event.error = true,
             ANSWER => event.add(Kinds::ANSWER, value),
             REASONING => event.add(Kinds::REASONING, value),
             TOOL => event.add(Kinds::TOOL, value),
@@ -157,7 +161,10 @@ impl Reply {
                     self.choice_finish(event, reason);
                 }
             }
-            MESSAGE if value == Value::Filled => (event.error, event.telling) = (true, true),
+            MESSAGE if value == Value::Filled => event.error = true,
+            CHOICE => self.choice(event),
+            INDEX => self.index(event, value),
+            AUDIO => event.add(Kinds::ANSWER | Kinds::AUDIO, value),
             ITEM => {
                 self.counts.another();
                 self.choice(event);

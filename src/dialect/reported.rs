@@ -96,7 +96,7 @@ pub(super) fn times(places: &[&str], stated: &[Stated]) -> Vec<(String, u8, Want
 }
 
 /// The last value of each stated time.
-#[derive(Clone, Copy, Default, Debug)]
+#[derive(Clone, Copy, PartialEq, Default, Debug)]
 pub(super) struct Times([Option<Nanos>; PHASES]);
 
 impl Times {

@@ -219,7 +219,7 @@ fn model_keys(recognised: Recognised, parts: &Parts) -> &'static [u8] {
 }
 
 /// Whether the body may be JSON that can be read: said so or not said, and not compressed.
-pub fn is_json(parts: &Parts) -> bool {
+pub(super) fn is_json(parts: &Parts) -> bool {
     let json = parts.headers.get(CONTENT_TYPE).is_none_or(|value| {
         let essence = value.as_bytes().split(|&byte| byte == b';').next().unwrap_or_default().trim_ascii();
         essence.eq_ignore_ascii_case(b"application/json") || essence.to_ascii_lowercase().ends_with(b"+json")

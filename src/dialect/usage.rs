@@ -136,6 +136,11 @@ impl Counts {
         counts.iter().find_map(|&count| self.get(count))
     }
 
+    /// The same of the fields at these places of the dialect's names.
+    pub(super) fn first_at(&self, places: &[usize]) -> Option<u64> {
+        places.iter().find_map(|&place| self.at(place))
+    }
+
     /// The output with its reasoning: some leave it out, and the total proves that they do.
     pub(super) fn with_reasoning(
         &self,
@@ -162,6 +167,11 @@ impl Counts {
     pub(super) fn named(&self, names: &[&'static str]) -> Vec<(&'static str, u64)> {
         names.iter().enumerate().filter_map(|(place, name)| Some((*name, self.at(place)?))).collect()
     }
+}
+
+/// All input tokens, of dialects whose `input` is without what was read from a cache or written to one.
+pub(super) fn with_cache(input: Option<u64>, cached: Option<u64>, cache_write: Option<u64>) -> Option<u64> {
+    Some(input?.saturating_add(cached.unwrap_or(0)).saturating_add(cache_write.unwrap_or(0)))
 }
 
 /// Fields for a tree: every count, at each of these places of a `usage` object.

@@ -4,13 +4,12 @@
 //! body. A turn that no request began has no mark of the client's side: it begins where the provider says that it heard
 //! the client's speech end, or where nobody says why, with its last event.
 
-use std::time::SystemTime;
+use std::{sync::Arc, time::SystemTime};
 
-use super::{Batch, Exchange, Sent};
+use super::{Batch, Cause, Exchange, Sent};
 use crate::{
     clock::{Nanos, Stamp},
-    dialect::{Endpoint, Facts, RequestFacts, Signal},
-    exchange::Cause,
+    dialect::{Endpoint, Facts, ObserverOff, RequestFacts, Signal},
     observation::Observation,
     upload::Upload,
 };
@@ -42,7 +41,7 @@ impl Exchange {
             session: tunnel.session.clone(),
             ..fresh
         };
-        let upload = std::sync::Arc::<Upload>::default();
+        let upload = Arc::<Upload>::default();
         if let Some(upstream) = &self.upstream {
             upload.start_with(asked, &self.recorder, upstream, seen.timeline.request_head);
         }
@@ -125,7 +124,7 @@ impl Exchange {
     }
 
     /// The session is no longer read: what comes of the turn from here on is not known.
-    pub fn lost_sight(&mut self, off: crate::dialect::ObserverOff) {
+    pub fn lost_sight(&mut self, off: ObserverOff) {
         self.seen.observer_off = Some(off);
         self.clientless = true;
     }

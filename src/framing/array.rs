@@ -112,6 +112,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::framing::feed;
 
     fn read<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> (Vec<String>, bool) {
         let (mut events, mut data) = (Vec::new(), Vec::new());
@@ -121,13 +122,7 @@ mod tests {
             _ => panic!("{piece:?} in an array"),
         };
         let mut framer = Framer::default();
-        for mut piece in pieces {
-            while !piece.is_empty() {
-                let taken = framer.read(piece, &mut take);
-                assert!(taken > 0);
-                piece = &piece[taken..];
-            }
-        }
+        feed(&mut framer, pieces, &mut take);
         let closed = framer.is_closed();
         framer.end(&mut take);
         (events, closed)

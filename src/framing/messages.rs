@@ -184,6 +184,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::framing::feed;
 
     fn crc(bytes: &[u8]) -> u32 {
         let mut crc = Crc::new();
@@ -220,13 +221,7 @@ mod tests {
             _ => panic!("{piece:?} in messages"),
         };
         let mut framer = Framer::default();
-        for mut piece in pieces {
-            while !piece.is_empty() {
-                let taken = framer.read(piece, &mut take);
-                assert!(taken > 0);
-                piece = &piece[taken..];
-            }
-        }
+        feed(&mut framer, pieces, &mut take);
         let lost = framer.is_lost();
         framer.end(&mut take);
         (events, lost)

@@ -39,3 +39,19 @@ pub trait Framed {
     #[inline]
     fn passed(&mut self, _last: u8) {}
 }
+
+/// Gives a framer a body in these pieces, whose end is yet to be told.
+#[cfg(test)]
+fn feed<'a>(
+    framer: &mut impl Framed,
+    pieces: impl IntoIterator<Item = &'a [u8]>,
+    take: &mut impl FnMut(sse::Piece<'_>),
+) {
+    for mut piece in pieces {
+        while !piece.is_empty() {
+            let taken = framer.read(piece, take);
+            assert!(taken > 0, "it gets somewhere");
+            piece = &piece[taken..];
+        }
+    }
+}

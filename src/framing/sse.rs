@@ -250,6 +250,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::framing::feed;
 
     /// What a stream said, whole: data and name of each event, and what stood beside.
     #[derive(PartialEq, Eq, Default, Debug)]
@@ -273,13 +274,7 @@ mod tests {
             Piece::Exception(_) => panic!("no event stream has one"),
         };
         let mut framer = Framer::default();
-        for mut piece in pieces {
-            while !piece.is_empty() {
-                let taken = framer.read(piece, &mut take);
-                assert!(taken > 0);
-                piece = &piece[taken..];
-            }
-        }
+        feed(&mut framer, pieces, &mut take);
         framer.end(&mut take);
         seen
     }

@@ -260,8 +260,9 @@ impl Pair {
     }
 
     /// Everything that has no label beyond the pair's, or a closed set of few, exists at 0, but for what only few models
-    /// have (voice); of `requests_total` the outcome `complete` of the three endpoints a model is usually served at. The other outcomes follow with the first
-    /// exchange of their endpoint ([`Pair::count`]): all of them would be 84 series per pair from the start.
+    /// have (voice); of `requests_total` the outcome `complete` of the three endpoints a model is usually served at. The
+    /// other outcomes follow with the first exchange of their endpoint ([`Pair::count`]): all of them would be 84 series
+    /// per pair from the start.
     fn exist(&self) {
         let spans = [&self.ttfb, &self.first_event, &self.ttft, &self.answer_ttft, &self.client_ttft, &self.gap];
         spans.into_iter().for_each(touch);

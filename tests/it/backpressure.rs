@@ -13,16 +13,6 @@ use crate::support::{
     whole_ms,
 };
 
-/// Pipes that fill at once.
-fn narrow() -> WorldOptions {
-    WorldOptions {
-        pipe: 1024,
-        upstream_pipe: Some(64 * 1024),
-        config: |config| config.limits.max_head_bytes = 8192,
-        ..WorldOptions::default()
-    }
-}
-
 /// An event larger than pipe and library take without being drained.
 fn large_event() -> String {
     chunk(&chat_delta(&"x".repeat(20_000)))
@@ -39,7 +29,7 @@ async fn asked(world: &mut World, client: &mut Peer) -> Peer {
 
 #[tokio::test(start_paused = true)]
 async fn a_client_that_stops_reading_stops_the_upstream_and_taints_the_gaps_behind_it() {
-    let mut world = World::new(narrow());
+    let mut world = World::new(WorldOptions::narrow());
     let mut client = world.client();
     let mut up = asked(&mut world, &mut client).await;
     let sent = Arc::new(AtomicUsize::new(0));
@@ -81,7 +71,7 @@ async fn a_client_that_stops_reading_stops_the_upstream_and_taints_the_gaps_behi
 
 #[tokio::test(start_paused = true)]
 async fn a_client_that_is_merely_slow_taints_nothing() {
-    let mut world = World::new(narrow());
+    let mut world = World::new(WorldOptions::narrow());
     let mut client = world.client();
     let mut up = asked(&mut world, &mut client).await;
     let upstream = tokio::spawn(async move {
@@ -111,7 +101,7 @@ async fn a_client_that_is_merely_slow_taints_nothing() {
 
 #[tokio::test(start_paused = true)]
 async fn a_stall_in_which_the_provider_was_silent_taints_nothing() {
-    let mut world = World::new(narrow());
+    let mut world = World::new(WorldOptions::narrow());
     let mut client = world.client();
     let mut up = asked(&mut world, &mut client).await;
     let first = chunk(&chat_delta(&"x".repeat(3_000)));
@@ -132,7 +122,7 @@ async fn a_stall_in_which_the_provider_was_silent_taints_nothing() {
 
 #[tokio::test(start_paused = true)]
 async fn the_first_output_s_overhead_leaves_out_what_the_client_made_it_wait() {
-    let mut world = World::new(narrow());
+    let mut world = World::new(WorldOptions::narrow());
     let mut client = world.client();
     let mut up = asked(&mut world, &mut client).await;
     // A comment fills everything on the way down; 100 ms later the first output arrives behind it, is read, and waits for

@@ -96,10 +96,7 @@ fn script() -> [(u64, String); 5] {
 /// Plays the script with its parts written like this. Each is with the client when it was sent, byte for byte.
 async fn play(head: &str, parts: &[Vec<u8>]) -> (Observation, String) {
     let mut world = World::new(WorldOptions::default());
-    let mut client = world.client();
-    client.send(chat_request("m")).await;
-    let mut up = world.upstream().await;
-    up.read_to("\"messages\":[]}").await;
+    let (mut client, mut up) = world.asked(chat_request("m")).await;
     up.send(head).await;
     assert_eq!(client.head().await, head);
     for ((wait, _), part) in script().iter().zip(parts) {

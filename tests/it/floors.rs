@@ -21,7 +21,9 @@ const FLOORS: [&[&str]; 8] = [
 ];
 
 /// Who may know whom on its own floor: the right one never knows the left one.
-const NEIGHBOURS: [(&str, &str); 17] = [
+const NEIGHBOURS: [(&str, &str); 18] = [
+    // What a configuration says of a provider is a dialect.
+    ("config", "dialect"),
     // The door to the sinks knows the sinks.
     ("record", "metrics"),
     ("record", "access_log"),

@@ -46,10 +46,7 @@ async fn heads_that_come_in_pieces_arrive_with_their_last_byte() {
 #[tokio::test(start_paused = true)]
 async fn a_comment_is_the_first_byte_and_a_role_the_first_event_and_neither_an_output() {
     let mut world = World::new(WorldOptions::default());
-    let mut client = world.client();
-    client.send(chat_request("m")).await;
-    let mut up = world.upstream().await;
-    up.read_to("[]}").await;
+    let (mut client, mut up) = world.asked(chat_request("m")).await;
     sleep(ms(10)).await;
     up.send(SSE_HEAD).await;
     for piece in [": processing\n\n".to_owned(), chat_role(), chat_delta("Hi")] {
@@ -81,10 +78,7 @@ async fn a_comment_is_the_first_byte_and_a_role_the_first_event_and_neither_an_o
 async fn what_one_read_brings_is_one_read_however_it_is_framed() {
     for (reads, bytes, chunks) in [(1, 27, ["data: a\n\n"; 3].map(chunk).concat()), (2, 18, chunk("data: a\n\n"))] {
         let mut world = World::new(WorldOptions::default());
-        let mut client = world.client();
-        client.send(GET).await;
-        let mut up = world.upstream().await;
-        up.head().await;
+        let (mut client, mut up) = world.asked(GET).await;
         up.send(SSE_HEAD).await;
         client.head().await;
         for _ in 0..reads {
@@ -101,10 +95,7 @@ async fn what_one_read_brings_is_one_read_however_it_is_framed() {
 #[tokio::test(start_paused = true)]
 async fn an_answer_before_the_request_s_end_is_early() {
     let mut world = World::new(WorldOptions::default());
-    let mut client = world.client();
-    client.send("POST /v1/files HTTP/1.1\r\nHost: g\r\nContent-Length: 8\r\n\r\nhalf").await;
-    let mut up = world.upstream().await;
-    up.read_to("half").await;
+    let (mut client, mut up) = world.asked("POST /v1/files HTTP/1.1\r\nHost: g\r\nContent-Length: 8\r\n\r\nhalf").await;
     sleep(ms(50)).await;
     up.send("HTTP/1.1 413 Content Too Large\r\ncontent-length: 0\r\n\r\n").await;
     client.head().await;
@@ -197,7 +188,7 @@ async fn a_pipelined_request_begins_when_the_answer_ahead_has_left() {
 
 #[tokio::test(start_paused = true)]
 async fn a_request_pipelined_behind_a_stuck_answer_begins_when_that_has_left() {
-    let mut world = World::new(narrow());
+    let mut world = World::new(WorldOptions::narrow());
     let mut client = world.client();
     client.send(format!("{GET}{GET}")).await;
     let mut up = world.upstream().await;
@@ -225,10 +216,7 @@ async fn a_request_pipelined_behind_a_stuck_answer_begins_when_that_has_left() {
 #[tokio::test(start_paused = true)]
 async fn a_body_without_framing_ends_with_its_connection() {
     let mut world = World::new(WorldOptions::default());
-    let mut client = world.client();
-    client.send(GET).await;
-    let mut up = world.upstream().await;
-    up.head().await;
+    let (mut client, mut up) = world.asked(GET).await;
     up.send("HTTP/1.1 200 OK\r\n\r\n").await;
     sleep(ms(20)).await;
     up.send("all of it").await;
@@ -269,28 +257,16 @@ async fn looked_at_late(world: &mut World, client: &mut Peer, up: &mut Peer) {
     assert_eq!(ms_of(record.timeline.client_ttft()), Some(8));
 }
 
-fn narrow() -> WorldOptions {
-    WorldOptions {
-        pipe: 1024,
-        upstream_pipe: Some(64 * 1024),
-        config: |config| config.limits.max_head_bytes = 8192,
-        ..WorldOptions::default()
-    }
-}
-
 #[tokio::test(start_paused = true)]
 async fn a_read_keeps_its_stamp_until_it_is_looked_at() {
-    let mut world = World::new(narrow());
-    let mut client = world.client();
-    client.send(chat_request("m")).await;
-    let mut up = world.upstream().await;
-    up.read_to("[]}").await;
+    let mut world = World::new(WorldOptions::narrow());
+    let (mut client, mut up) = world.asked(chat_request("m")).await;
     looked_at_late(&mut world, &mut client, &mut up).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_read_keeps_its_stamp_through_tls() {
-    let mut world = World::new(WorldOptions { upstream: speak_tls, dns: Some(ms(0)), ..narrow() });
+    let mut world = World::new(WorldOptions { upstream: speak_tls, dns: Some(ms(0)), ..WorldOptions::narrow() });
     let mut client = world.client();
     client.send(chat_request("m")).await;
     let mut up = accept_tls(world.upstream().await).await;

@@ -38,10 +38,7 @@ fn limited(upstream: fn(&mut Upstream)) -> WorldOptions {
 /// A stream is asked for and the upstream has the request.
 async fn asked(options: WorldOptions) -> (World, Peer, Peer) {
     let mut world = World::new(options);
-    let mut client = world.client();
-    client.send(chat_request("m")).await;
-    let mut up = world.upstream().await;
-    up.read_to("[]}").await;
+    let (client, up) = world.asked(chat_request("m")).await;
     (world, client, up)
 }
 

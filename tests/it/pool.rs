@@ -173,10 +173,7 @@ async fn a_request_is_sent_again_once_and_only_if_no_byte_was_taken() {
 async fn a_connection_whose_exchange_failed_is_closed() {
     let mut world = World::new(limited(|upstream| upstream.limits.idle = Some(ms(500))));
     for leaves in [true, false] {
-        let mut client = world.client();
-        client.send(GET).await;
-        let mut up = world.upstream().await;
-        up.head().await;
+        let (mut client, mut up) = world.asked(GET).await;
         up.send("HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\nhalf").await;
         client.read_to("half").await;
         if leaves {
@@ -192,10 +189,7 @@ async fn a_connection_whose_exchange_failed_is_closed() {
 #[tokio::test(start_paused = true)]
 async fn what_the_upstream_will_close_is_not_kept() {
     let mut world = World::new(WorldOptions::default());
-    let mut client = world.client();
-    client.send(GET).await;
-    let mut up = world.upstream().await;
-    up.head().await;
+    let (mut client, mut up) = world.asked(GET).await;
     up.send("HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: 2\r\n\r\n{}").await;
     client.read_to("{}").await;
     closed(up).await;

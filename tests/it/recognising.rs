@@ -75,7 +75,7 @@ async fn a_form_names_the_model_behind_its_file() {
 #[tokio::test(start_paused = true)]
 async fn the_provider_tells_where_path_and_body_do_not() {
     let mut world = World::new(WorldOptions {
-        upstream: |upstream| upstream.provider = Some("openai_chat".to_owned()),
+        upstream: |upstream| upstream.provider = Some(Dialect::OpenAiChat),
         ..WorldOptions::default()
     });
     let mut client = world.client();

@@ -12,10 +12,7 @@ use crate::support::{LAST_CHUNK, World, WorldOptions, chat_delta, chat_request, 
 
 /// Answers one request with this head and these chunks, 50 ms before each.
 async fn answer(world: &mut World, head: &str, chunks: &[String]) -> Observation {
-    let mut client = world.client();
-    client.send(chat_request("m")).await;
-    let mut up = world.upstream().await;
-    up.read_to("\"messages\":[]}").await;
+    let (mut client, mut up) = world.asked(chat_request("m")).await;
     up.send(format!("HTTP/1.1 200 OK\r\n{head}transfer-encoding: chunked\r\n\r\n")).await;
     for piece in chunks {
         sleep(ms(50)).await;

@@ -45,10 +45,7 @@ async fn a_stream_runs_on_and_its_connection_takes_no_further_request() {
 #[tokio::test(start_paused = true)]
 async fn what_the_deadline_cuts_is_drained() {
     let mut world = World::new(WorldOptions::default());
-    let mut client = world.client();
-    client.send(chat_request("m")).await;
-    let mut up = world.upstream().await;
-    up.read_to("[]}").await;
+    let (mut client, mut up) = world.asked(chat_request("m")).await;
     up.send(format!("{SSE_HEAD}{}", chunk(&chat_delta("a")))).await;
     client.read_to("\"a\"").await;
     sleep(ms(100)).await;

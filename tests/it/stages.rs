@@ -39,10 +39,7 @@ fn before(causes: &[(&'static str, u64)]) -> Vec<(&'static str, u64)> {
 #[tokio::test(start_paused = true)]
 async fn a_stream_waits_generates_and_tails_off() {
     let mut world = World::new(WorldOptions::default());
-    let mut client = world.client();
-    client.send(chat_request("m")).await;
-    let mut up = world.upstream().await;
-    up.read_to("[]}").await;
+    let (mut client, mut up) = world.asked(chat_request("m")).await;
     stream(&mut up).await;
     client.read_to(LAST_CHUNK).await;
     let record = world.record().await;
@@ -53,10 +50,7 @@ async fn a_stream_waits_generates_and_tails_off() {
 #[tokio::test(start_paused = true)]
 async fn a_plain_answer_is_waited_for_to_its_first_byte_and_generated_to_its_end() {
     let mut world = World::new(WorldOptions::default());
-    let mut client = world.client();
-    client.send(NO_BODY).await;
-    let mut up = world.upstream().await;
-    up.head().await;
+    let (mut client, mut up) = world.asked(NO_BODY).await;
     sleep(ms(70)).await;
     up.send("HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\n").await;
     sleep(ms(20)).await;
@@ -131,10 +125,7 @@ async fn an_upstream_that_does_not_read_is_upload() {
 #[tokio::test(start_paused = true)]
 async fn upload_and_receive_are_told_apart_when_both_are_slow() {
     let mut world = World::new(WorldOptions { pipe: 4096, ..WorldOptions::default() });
-    let mut client = world.client();
-    client.send(head_of(10_000)).await;
-    let mut up = world.upstream().await;
-    up.head().await;
+    let (mut client, mut up) = world.asked(head_of(10_000)).await;
     // 100 ms the client is slow, then the upstream's pipe is full for 200 ms. The last bytes come 50 ms into that and
     // are looked at when it is over: they had arrived before.
     sleep(ms(100)).await;
@@ -155,10 +146,8 @@ async fn upload_and_receive_are_told_apart_when_both_are_slow() {
 #[tokio::test(start_paused = true)]
 async fn an_awaited_100_is_upload_and_the_body_behind_it_receive() {
     let mut world = World::new(WorldOptions::default());
-    let mut client = world.client();
-    client.send("POST /v1/files HTTP/1.1\r\nHost: g\r\nExpect: 100-continue\r\nContent-Length: 4\r\n\r\n").await;
-    let mut up = world.upstream().await;
-    up.head().await;
+    let (mut client, mut up) =
+        world.asked("POST /v1/files HTTP/1.1\r\nHost: g\r\nExpect: 100-continue\r\nContent-Length: 4\r\n\r\n").await;
     sleep(ms(200)).await;
     up.send("HTTP/1.1 100 Continue\r\n\r\n").await;
     assert!(client.head().await.starts_with("HTTP/1.1 100 "));
@@ -176,10 +165,8 @@ async fn an_awaited_100_is_upload_and_the_body_behind_it_receive() {
 #[tokio::test(start_paused = true)]
 async fn a_100_that_never_came_was_awaited_to_the_answer() {
     let mut world = World::new(WorldOptions::default());
-    let mut client = world.client();
-    client.send("POST /v1/files HTTP/1.1\r\nHost: g\r\nExpect: 100-continue\r\nContent-Length: 4\r\n\r\n").await;
-    let mut up = world.upstream().await;
-    up.head().await;
+    let (mut client, mut up) =
+        world.asked("POST /v1/files HTTP/1.1\r\nHost: g\r\nExpect: 100-continue\r\nContent-Length: 4\r\n\r\n").await;
     sleep(ms(200)).await;
     up.send("HTTP/1.1 417 Expectation Failed\r\ncontent-length: 0\r\n\r\n").await;
     assert!(client.head().await.starts_with("HTTP/1.1 417 "));
@@ -241,10 +228,7 @@ async fn a_client_that_does_not_read_the_end_is_client_stall() {
 #[tokio::test(start_paused = true)]
 async fn a_request_sent_again_says_so() {
     let mut world = World::new(WorldOptions { tcp: ms(30), ..WorldOptions::default() });
-    let mut client = world.client();
-    client.send(NO_BODY).await;
-    let mut up = world.upstream().await;
-    up.head().await;
+    let (mut client, mut up) = world.asked(NO_BODY).await;
     up.send(PLAIN).await;
     client.read_to("null").await;
     world.record().await;
@@ -264,10 +248,7 @@ async fn a_request_sent_again_says_so() {
 #[tokio::test(start_paused = true)]
 async fn who_leaves_before_the_head_has_waited_for_the_provider() {
     let mut world = World::new(WorldOptions::default());
-    let mut client = world.client();
-    client.send(chat_request("m")).await;
-    let mut up = world.upstream().await;
-    up.read_to("[]}").await;
+    let (client, mut up) = world.asked(chat_request("m")).await;
     sleep(ms(300)).await;
     drop(client);
     let record = world.record().await;
@@ -279,10 +260,7 @@ async fn who_leaves_before_the_head_has_waited_for_the_provider() {
 #[tokio::test(start_paused = true)]
 async fn who_leaves_amid_a_stream_leaves_a_tail() {
     let mut world = World::new(WorldOptions::default());
-    let mut client = world.client();
-    client.send(chat_request("m")).await;
-    let mut up = world.upstream().await;
-    up.read_to("[]}").await;
+    let (client, mut up) = world.asked(chat_request("m")).await;
     up.send(SSE_HEAD).await;
     sleep(ms(40)).await;
     up.send(chunk(&chat_delta("a"))).await;
@@ -297,10 +275,7 @@ async fn who_leaves_amid_a_stream_leaves_a_tail() {
 #[tokio::test(start_paused = true)]
 async fn an_upstream_that_breaks_off_was_waited_for() {
     let mut world = World::new(WorldOptions::default());
-    let mut client = world.client();
-    client.send(NO_BODY).await;
-    let mut up = world.upstream().await;
-    up.head().await;
+    let (mut client, up) = world.asked(NO_BODY).await;
     sleep(ms(200)).await;
     drop(up);
     assert!(client.head().await.starts_with("HTTP/1.1 502 "));

@@ -10,10 +10,7 @@ use crate::support::{
 #[tokio::test(start_paused = true)]
 async fn ttft_is_the_providers_and_the_overhead_is_zero() {
     let mut world = World::new(WorldOptions::default());
-    let mut client = world.client();
-    client.send(chat_request("m")).await;
-    let mut up = world.upstream().await;
-    up.read_to("\"messages\":[]}").await;
+    let (mut client, mut up) = world.asked(chat_request("m")).await;
     up.send(SSE_HEAD).await;
     sleep(ms(50)).await;
     up.send(chunk(&chat_role())).await;

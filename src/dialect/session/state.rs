@@ -6,14 +6,11 @@ use super::{Asked, Told, wish::Wish};
 use crate::{
     dialect::{
         Dialect, Facts, ObserverOff, Signal, gemini_live, openai_responses,
-        reader::{Read, Reader},
+        reader::{Read, Reader, UNREADABLE_LIMIT},
         realtime,
     },
     framing::websocket::Lost,
 };
-
-/// So many unreadable messages of the provider's in a row end the reading.
-const UNREADABLE_LIMIT: u8 = 3;
 
 /// So many turns may be open. Whoever asks for more without an answer is not followed any longer.
 const TURNS_LIMIT: usize = 8;
@@ -22,9 +19,8 @@ const TURNS_LIMIT: usize = 8;
 #[derive(Debug)]
 pub(super) struct State {
     dialect: Dialect,
-    model: Option<String>,
-    /// The client named the model: what the session calls it does not matter.
-    model_asked: bool,
+    /// The model as the client names it.
+    asked: Option<String>,
     /// The model as the session says it serves.
     served: Option<String>,
     /// What is heard is answered without being asked for.
@@ -56,12 +52,11 @@ struct Turn {
 }
 
 impl State {
-    /// `model` is what the request names.
-    pub(super) const fn new(dialect: Dialect, model: Option<String>) -> Self {
+    /// `asked` is the model that the request names.
+    pub(super) const fn new(dialect: Dialect, asked: Option<String>) -> Self {
         Self {
             dialect,
-            model_asked: model.is_some(),
-            model,
+            asked,
             served: None,
             answering: true,
             non_blocking: false,
@@ -74,7 +69,7 @@ impl State {
     }
 
     pub(super) fn model(&self) -> Option<&str> {
-        self.model.as_deref()
+        self.asked.as_deref().or(self.served.as_deref())
     }
 
     pub(super) const fn off(&self) -> Option<ObserverOff> {
@@ -109,7 +104,7 @@ impl State {
         }
         if begins && self.open(Turn { id: wish.id, ..Turn::default() }) {
             self.calls = 0;
-            Asked::Response { model: self.model.clone() }
+            Asked::Response { model: self.model().map(str::to_owned) }
         } else {
             Asked::Nothing
         }
@@ -151,12 +146,7 @@ impl State {
         let event = *reader.event();
         match event.kind {
             realtime::SESSION => {
-                if let Some(model) = reader.take_model() {
-                    if !self.model_asked {
-                        self.model = Some(model.clone());
-                    }
-                    self.served = Some(model);
-                }
+                self.served = reader.take_model().or(self.served.take());
                 match event.part {
                     realtime::ANSWERING => self.answering = true,
                     realtime::WAITING => self.answering = false,
@@ -245,10 +235,10 @@ impl State {
         let Some(model) = model else { return };
         match self.dialect {
             // The query holds.
-            Dialect::Realtime if self.model_asked => {}
+            Dialect::Realtime if self.asked.is_some() => {}
             // With its collection, on Vertex with the whole path to it.
-            Dialect::GeminiLive => self.model = model.rsplit('/').next().map(str::to_owned),
-            _ => (self.model, self.model_asked) = (Some(model), true),
+            Dialect::GeminiLive => self.asked = model.rsplit('/').next().map(str::to_owned),
+            _ => self.asked = Some(model),
         }
     }
 

@@ -1,11 +1,11 @@
-use std::sync::Mutex;
+use std::{path::Path, sync::Mutex};
 
 use proptest::prelude::*;
 
 use super::*;
 use crate::{
     clock::Clock,
-    config::{Config, HttpVersion, Metrics, Roots, Upstream, UpstreamLimits},
+    config::{Config, Overrides},
     dialect::{Dialect, Kinds},
     observation::{Observation, Outcome},
     record::{Marked, Recorder},
@@ -40,34 +40,8 @@ fn last(place: usize) -> Told {
 }
 
 fn config() -> Config {
-    let upstream = Upstream {
-        name: "u".into(),
-        tls: false,
-        authority: http::uri::Authority::from_static("127.0.0.1:1"),
-        host: "127.0.0.1".into(),
-        port: 1,
-        base_path: String::new(),
-        provider: None,
-        ca_file: None,
-        roots: Roots::Webpki,
-        client_certificate: None,
-        http: HttpVersion::Auto,
-        preserve_host: false,
-        models: Vec::new(),
-        limits: UpstreamLimits::default(),
-    };
-    Config {
-        listeners: Vec::new(),
-        admin: None,
-        workers: None,
-        upstreams: vec![Arc::new(upstream)],
-        routes: Vec::new(),
-        metrics: Metrics::default(),
-        limits: crate::config::Limits::default(),
-        access_log: None,
-        log_level: "info".into(),
-        session_header: None,
-    }
+    let file = "[[upstreams]]\nname = \"u\"\nurl = \"http://127.0.0.1:1\"\n";
+    Config::from_toml(file, Path::new("f.toml"), &Overrides::default()).unwrap()
 }
 
 /// What a tunnel's turns left behind.

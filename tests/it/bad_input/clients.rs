@@ -175,10 +175,9 @@ async fn a_length_said_twice_alike_is_said_once() {
 async fn a_malformed_chunk_never_looks_like_the_requests_end() {
     for garbage in ["xyz\r\n", "4\r\npingX", "-1\r\n", "fffffffffffffffff\r\n", "0\r\nx y\r\n\r\n"] {
         let mut world = World::new(WorldOptions::default());
-        let mut client = world.client();
-        client.send("POST / HTTP/1.1\r\nHost: 127.0.0.1:80\r\nTransfer-Encoding: chunked\r\n\r\n4\r\ngood\r\n").await;
-        let mut up = world.upstream().await;
-        up.read_to("good\r\n").await;
+        let (mut client, mut up) = world
+            .asked("POST / HTTP/1.1\r\nHost: 127.0.0.1:80\r\nTransfer-Encoding: chunked\r\n\r\n4\r\ngood\r\n")
+            .await;
         client.send(garbage).await;
         let rest = String::from_utf8(up.rest().await).unwrap();
         assert!(!rest.contains("0\r\n"), "{garbage:?} became {rest:?}");
@@ -296,10 +295,7 @@ async fn a_body_over_the_limit_is_refused() {
     for framing in ["Content-Length: 2000", "Transfer-Encoding: chunked"] {
         let config = |config: &mut streamgauge::config::Config| config.limits.max_request_body = Some(1000);
         let mut world = World::new(WorldOptions { config, ..WorldOptions::default() });
-        let mut client = world.client();
-        client.send(format!("POST / HTTP/1.1\r\nHost: a\r\n{framing}\r\n\r\n")).await;
-        let mut up = world.upstream().await;
-        up.head().await;
+        let (mut client, mut up) = world.asked(format!("POST / HTTP/1.1\r\nHost: a\r\n{framing}\r\n\r\n")).await;
         let body = "x".repeat(2000);
         let _ = client.try_send(if framing.starts_with('C') { body } else { format!("7D0\r\n{body}\r\n") }).await;
         own_answer(&mut client, "413 Payload Too Large", "request_too_large").await;

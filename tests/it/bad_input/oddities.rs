@@ -56,10 +56,7 @@ async fn an_http_1_0_client_may_keep_its_connection() {
 #[tokio::test(start_paused = true)]
 async fn an_http_1_0_client_is_not_given_codings_it_can_not_undo() {
     let mut world = World::new(WorldOptions::default());
-    let mut client = world.client();
-    client.send("GET / HTTP/1.0\r\n\r\n").await;
-    let mut up = world.upstream().await;
-    up.head().await;
+    let (mut client, mut up) = world.asked("GET / HTTP/1.0\r\n\r\n").await;
     up.send("HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\n").await;
     let answer = String::from_utf8(client.rest().await).unwrap();
     assert!(answer.starts_with("HTTP/1.0 502 Bad Gateway\r\n"), "{answer}");
@@ -91,10 +88,7 @@ async fn pipelined_requests_are_answered_in_order() {
 #[tokio::test(start_paused = true)]
 async fn an_answer_may_come_before_the_request_has_ended() {
     let mut world = World::new(WorldOptions::default());
-    let mut client = world.client();
-    client.send("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n").await;
-    let mut up = world.upstream().await;
-    up.head().await;
+    let (mut client, mut up) = world.asked("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n").await;
     client.send(chunk("one")).await;
     up.read_to("one\r\n").await;
     up.send(OK).await;
@@ -122,10 +116,8 @@ async fn an_answer_may_come_before_the_request_has_ended() {
 async fn a_refusal_that_hangs_up_on_an_upload_reaches_the_client() {
     for closes in [false, true] {
         let mut world = World::new(WorldOptions { pipe: 4096, ..WorldOptions::default() });
-        let mut client = world.client();
-        client.send("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n").await;
-        let mut up = world.upstream().await;
-        up.head().await;
+        let (mut client, mut up) =
+            world.asked("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n").await;
         // The client is stuck: nobody reads what it sends.
         let piece = chunk(&"x".repeat(1000));
         while let Ok(sent) = tokio::time::timeout(crate::support::ms(100), client.try_send(&piece)).await {
@@ -165,10 +157,7 @@ async fn a_drained_connection_ends_with_its_exchange() {
 #[tokio::test(start_paused = true)]
 async fn a_client_that_leaves_a_pipeline_leaves_all_of_it() {
     let mut world = World::new(WorldOptions::default());
-    let mut client = world.client();
-    client.send("GET /0 HTTP/1.1\r\nHost: a\r\n\r\n").await;
-    let mut up = world.upstream().await;
-    up.head().await;
+    let (mut client, mut up) = world.asked("GET /0 HTTP/1.1\r\nHost: a\r\n\r\n").await;
     up.send([SSE_HEAD, &chunk("x")].concat()).await;
     client.read_to("x\r\n").await;
     client.send("GET /1 HTTP/1.1\r\nHost: a\r\n\r\n").await;

@@ -54,10 +54,7 @@ async fn an_answer_that_is_no_http_is_told_so() {
         "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
     ] {
         let mut world = World::new(WorldOptions::default());
-        let mut client = world.client();
-        client.send(GET).await;
-        let mut up = world.upstream().await;
-        up.head().await;
+        let (mut client, mut up) = world.asked(GET).await;
         up.send(garbage).await;
         own_answer(&mut client, "502 Bad Gateway", "upstream_reset").await;
         up.assert_closed().await;
@@ -77,10 +74,7 @@ async fn an_answer_that_is_no_http_is_told_so() {
 async fn a_hundred_headers_are_read_and_no_more() {
     for count in [100, 101] {
         let mut world = World::new(WorldOptions::default());
-        let mut client = world.client();
-        client.send(GET).await;
-        let mut up = world.upstream().await;
-        up.head().await;
+        let (mut client, mut up) = world.asked(GET).await;
         let headers = (1..count).map(|i| format!("x-{i}: {i}\r\n")).collect::<Vec<_>>().concat();
         let answer = format!("HTTP/1.1 200 OK\r\n{headers}Content-Length: 2\r\n\r\nok");
         up.send(&answer).await;
@@ -97,10 +91,7 @@ async fn a_hundred_headers_are_read_and_no_more() {
 #[tokio::test(start_paused = true)]
 async fn a_head_without_end_is_not_read_for_ever() {
     let mut world = World::new(WorldOptions::default());
-    let mut client = world.client();
-    client.send(GET).await;
-    let mut up = world.upstream().await;
-    up.head().await;
+    let (mut client, mut up) = world.asked(GET).await;
     up.send("HTTP/1.1 200 OK\r\nx-a: ").await;
     let piece = vec![b'x'; 10_000];
     let mut taken = 0;
@@ -118,10 +109,7 @@ async fn an_upstream_that_closes_before_its_answer_is_told_so() {
     for said in ["", "HTTP/1.1 200 OK\r\nconte", "HTTP/1.1 200 OK\r\n", "HTTP/1.1 100 Continue\r\n\r\n"] {
         for half in [false, true] {
             let mut world = World::new(WorldOptions::default());
-            let mut client = world.client();
-            client.send(GET).await;
-            let mut up = world.upstream().await;
-            up.head().await;
+            let (mut client, mut up) = world.asked(GET).await;
             up.send(said).await;
             sleep(ms(100)).await;
             let mut kept = None;
@@ -143,10 +131,7 @@ async fn bytes_on_an_idle_connection_never_become_an_answer() {
     let poison = "HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\npoison";
     for (attached, waits) in [(true, false), (true, true), (false, false), (false, true)] {
         let mut world = World::new(WorldOptions::default());
-        let mut client = world.client();
-        client.send(GET).await;
-        let mut up = world.upstream().await;
-        up.head().await;
+        let (mut client, mut up) = world.asked(GET).await;
         up.send(if attached { [OK, poison].concat() } else { OK.to_owned() }).await;
         assert_eq!(client.read_to("ok").await, OK);
         only_record(&mut world, Outcome::Complete, Some(200)).await;
@@ -171,10 +156,7 @@ async fn bytes_on_an_idle_connection_never_become_an_answer() {
 async fn what_follows_an_answer_without_a_body_is_not_passed_on() {
     for head in ["HTTP/1.1 204 No Content\r\n\r\n", "HTTP/1.1 304 Not Modified\r\n\r\n"] {
         let mut world = World::new(WorldOptions::default());
-        let mut client = world.client();
-        client.send(GET).await;
-        let mut up = world.upstream().await;
-        up.head().await;
+        let (mut client, mut up) = world.asked(GET).await;
         up.send(format!("{head}surprise")).await;
         assert_eq!(client.head().await, head);
         client.assert_silent().await;

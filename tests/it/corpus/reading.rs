@@ -196,6 +196,6 @@ impl Seen {
 }
 
 /// A number as the tables write it: nothing if there is none.
-fn shown<T: ToString>(number: Option<T>) -> String {
+pub(super) fn shown<T: ToString>(number: Option<T>) -> String {
     number.map(|number| number.to_string()).unwrap_or_default()
 }

@@ -3,11 +3,7 @@
 //! The reference counts all messages of the provider's, and has the usage and the finish of the last turn that said any.
 //! How often tokens were counted before is checked against the recording itself.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    fs,
-    path::Path,
-};
+use std::{collections::BTreeSet, fs};
 
 use serde_json::Value;
 use streamgauge::dialect::{
@@ -15,66 +11,64 @@ use streamgauge::dialect::{
     session::{Asked, Session, Told},
 };
 
-use super::{Row, corpus, expected};
+use super::{
+    Row, corpus, expected, file,
+    reading::{Comparison, shown},
+};
+use crate::turns::frames::{asks, says};
 
 /// The recorded families that are sessions.
-pub const FAMILIES: [(&str, Dialect); 3] = [
+const FAMILIES: [(&str, Dialect); 3] = [
     ("azure-realtime", Dialect::Realtime),
     ("gemini-live", Dialect::GeminiLive),
     ("openai-realtime", Dialect::Realtime),
 ];
 
-const MASK: [u8; 4] = [0x12, 0x9a, 0x5f, 0xe0];
+/// One recorded session.
+pub(super) struct Recorded {
+    pub(super) dialect: Dialect,
+    /// Family and name.
+    pub(super) name: String,
+    /// The reference values.
+    pub(super) row: Row,
+    pub(super) messages: Vec<Message>,
+}
+
+/// Whether the client sent it, and the text of a message.
+type Message = (bool, String);
+
+/// All recorded sessions; absent if there are no recordings.
+pub(super) fn sessions() -> Option<Vec<Recorded>> {
+    let corpus = corpus()?;
+    let session = |row: Row| {
+        let (family, dialect) = FAMILIES.into_iter().find(|(family, _)| row["dialect"] == *family)?;
+        let text = fs::read_to_string(file(&corpus.join(family).join(&row["name"]), "ws.jsonl")).expect("a session");
+        let message = |line: &str| {
+            let line: Value = serde_json::from_str(line).expect("a line");
+            (line["dir"] == "sent", line["data"].to_string())
+        };
+        let messages = text.lines().map(message).collect();
+        Some(Recorded { dialect, name: format!("{family}/{}", row["name"]), row, messages })
+    };
+    let sessions: Vec<_> = expected(&corpus, "EXPECTED.tsv").into_iter().filter_map(session).collect();
+    let families: BTreeSet<_> = sessions.iter().map(|session| &session.row["dialect"]).collect();
+    assert_eq!(families.len(), FAMILIES.len(), "there are sessions of each family");
+    Some(sessions)
+}
 
 #[test]
 fn recorded_sessions_are_read_as_expected() {
-    let Some(corpus) = corpus() else { return };
-    let mut ran = BTreeMap::new();
+    let Some(sessions) = sessions() else { return };
     let mut faults = Vec::new();
-    for row in expected(&corpus, "EXPECTED.tsv") {
-        let Some((family, dialect)) = FAMILIES.iter().find(|(family, _)| row["dialect"] == *family) else { continue };
-        let messages = load(&corpus, family, &row["name"]);
+    for session in &sessions {
         for width in [usize::MAX, 1] {
-            let seen = Seen::read(*dialect, &messages, width);
-            let name = format!("{family}/{} at width {width}", row["name"]);
-            faults.extend(
-                seen.differences(*dialect, &row, &messages).into_iter().map(|fault| format!("{name}: {fault}")),
-            );
+            let mut compare = Comparison::default();
+            Seen::read(session, width).check(session, &mut compare);
+            faults.extend(compare.faults.iter().map(|fault| format!("{} at width {width}: {fault}", session.name)));
         }
-        *ran.entry(*family).or_insert(0) += 1;
     }
-    println!("{} sessions were run whole and byte by byte: {ran:?}", ran.values().sum::<usize>());
+    println!("{} sessions were run whole and byte by byte", sessions.len());
     assert!(faults.is_empty(), "{}", faults.join("\n"));
-    assert_eq!(ran.len(), FAMILIES.len(), "each family was run");
-}
-
-/// Who sent it, and the text of a message.
-pub type Message = (bool, String);
-
-pub fn load(corpus: &Path, family: &str, name: &str) -> Vec<Message> {
-    let text = fs::read_to_string(corpus.join(family).join(format!("{name}.ws.jsonl"))).expect("a session");
-    let message = |line: &str| {
-        let line: Value = serde_json::from_str(line).expect("a line");
-        (line["dir"] == "sent", line["data"].to_string())
-    };
-    text.lines().map(message).collect()
-}
-
-/// A whole text message in one frame, masked if the client sends it.
-fn frame(client: bool, text: &str) -> Vec<u8> {
-    let mask = if client { MASK } else { [0; 4] };
-    let bit = if client { 0x80 } else { 0 };
-    let mut bytes = vec![0x81];
-    match u16::try_from(text.len()) {
-        Ok(len @ 0..126) => bytes.push(bit | len.to_be_bytes()[1]),
-        Ok(len) => bytes.extend([&[bit | 0x7e][..], &len.to_be_bytes()].concat()),
-        Err(_) => bytes.extend([&[bit | 0x7f][..], &(text.len() as u64).to_be_bytes()].concat()),
-    }
-    if client {
-        bytes.extend(MASK);
-    }
-    bytes.extend(text.bytes().zip(mask.iter().cycle()).map(|(byte, mask)| byte ^ mask));
-    bytes
 }
 
 /// What a session was read as.
@@ -89,11 +83,11 @@ struct Seen {
 }
 
 impl Seen {
-    fn read(dialect: Dialect, messages: &[Message], width: usize) -> Self {
-        let mut session = Session::new(dialect, None, None, None);
+    fn read(recorded: &Recorded, width: usize) -> Self {
+        let mut session = Session::new(recorded.dialect, None, None, None);
         let mut seen = Self { messages: Vec::new(), turns: Vec::new(), models: Vec::new(), off: String::new() };
-        for (client, text) in messages {
-            let bytes = frame(*client, text);
+        for (client, text) in &recorded.messages {
+            let bytes = if *client { asks(text) } else { says(text) };
             for bytes in bytes.chunks(width.min(bytes.len())) {
                 if *client {
                     session.client(bytes, &mut |asked| {
@@ -121,47 +115,44 @@ impl Seen {
         seen
     }
 
-    fn differences(&self, dialect: Dialect, row: &Row, messages: &[Message]) -> Vec<String> {
-        let mut found = Vec::new();
-        let mut note = |what: &str, got: String, expected: &str| {
-            if got != expected {
-                found.push(format!("{what} {got:?}, expected {expected:?}"));
-            }
-        };
-        let place = |index: Option<usize>| index.map(|index| index.to_string()).unwrap_or_default();
-        let first = |kinds: Kinds| place(self.messages.iter().position(|signal| signal.output.contains(kinds)));
+    fn check(&self, session: &Recorded, compare: &mut Comparison) {
+        let row = &session.row;
+        let first = |kinds: Kinds| shown(self.messages.iter().position(|signal| signal.output.contains(kinds)));
         let is_output = |signal: &&Signal| !signal.output.is_empty();
-        note("n_events", self.messages.len().to_string(), &row["n_events"]);
-        note("first_gen", place(self.messages.iter().position(|signal| is_output(&signal))), &row["first_gen"]);
-        note("first_reasoning", first(Kinds::REASONING), &row["first_reasoning"]);
-        note("first_answer", first(Kinds::ANSWER), &row["first_answer"]);
-        note("first_tool", first(Kinds::TOOL), &row["first_tool"]);
-        note("gen_events", self.messages.iter().filter(is_output).count().to_string(), &row["gen_events"]);
+        compare.check("n_events", self.messages.len(), &row["n_events"]);
+        compare.check(
+            "first_gen",
+            shown(self.messages.iter().position(|signal| is_output(&signal))),
+            &row["first_gen"],
+        );
+        compare.check("first_reasoning", first(Kinds::REASONING), &row["first_reasoning"]);
+        compare.check("first_answer", first(Kinds::ANSWER), &row["first_answer"]);
+        compare.check("first_tool", first(Kinds::TOOL), &row["first_tool"]);
+        compare.check("gen_events", self.messages.iter().filter(is_output).count(), &row["gen_events"]);
 
         let usage =
             self.turns.iter().map(|facts| &facts.usage).rfind(|usage| usage.is_known()).cloned().unwrap_or_default();
-        let count = |count: Option<u64>| count.map(|count| count.to_string()).unwrap_or_default();
-        note("input_total", count(usage.input), &row["input_total"]);
-        note("output_total", count(usage.output), &row["output_total"]);
-        note("reasoning_tokens", count(usage.reasoning), &row["reasoning_tokens"]);
-        note("cached_tokens", count(usage.cached), &row["cached_tokens"]);
+        compare.check("input_total", shown(usage.input), &row["input_total"]);
+        compare.check("output_total", shown(usage.output), &row["output_total"]);
+        compare.check("reasoning_tokens", shown(usage.reasoning), &row["reasoning_tokens"]);
+        compare.check("cached_tokens", shown(usage.cached), &row["cached_tokens"]);
         let finishes: BTreeSet<_> = self.turns.iter().flat_map(|facts| facts.finish_reasons.clone()).collect();
-        note("finish_reason", finishes.into_iter().collect::<Vec<_>>().join("|"), &row["finish_reason"]);
+        compare.check("finish_reason", finishes.into_iter().collect::<Vec<_>>().join("|"), &row["finish_reason"]);
         let error = self.turns.iter().filter_map(|facts| facts.error.clone()).collect::<String>();
-        note("error", error, &row["in_stream_error"]);
-        note("off", self.off.clone(), "None");
+        compare.check("error", error, &row["in_stream_error"]);
+        compare.check("why it is no longer read", &self.off, "None");
 
         // What the recording itself says, by a full parse.
         let parsed = |client: bool| {
-            let of_side = messages.iter().filter(move |(by, _)| *by == client);
+            let of_side = session.messages.iter().filter(move |(by, _)| *by == client);
             of_side.map(|(_, text)| serde_json::from_str::<Value>(text).expect("JSON"))
         };
-        let asks = match dialect {
+        let asks = match session.dialect {
             Dialect::Realtime => parsed(true).filter(|message| message["type"] == "response.create").count(),
             _ => parsed(true).filter(|message| message.get("setup").is_none()).count(),
         };
-        note("turns asked", self.models.len().to_string(), &asks.to_string());
-        note("turns ended", self.turns.iter().filter(|facts| facts.ended).count().to_string(), &asks.to_string());
+        compare.check("turns asked", self.models.len(), asks);
+        compare.check("turns ended", self.turns.iter().filter(|facts| facts.ended).count(), asks);
         let spent = |message: Value| {
             let output = &message["response"]["usage"]["output_tokens"];
             let live = &message["usageMetadata"];
@@ -170,15 +161,14 @@ impl Seen {
             output.as_u64().or(live)
         };
         let all: u64 = self.turns.iter().filter_map(|facts| facts.usage.output).sum();
-        note("output of all turns", all.to_string(), &parsed(false).filter_map(spent).sum::<u64>().to_string());
-        let model = match dialect {
+        compare.check("output of all turns", all, parsed(false).filter_map(spent).sum::<u64>());
+        let model = match session.dialect {
             Dialect::Realtime => {
                 parsed(false).find_map(|message| message["session"]["model"].as_str().map(str::to_owned))
             }
             _ => parsed(true)
                 .find_map(|message| message["setup"]["model"].as_str()?.strip_prefix("models/").map(str::to_owned)),
         };
-        note("models", format!("{:?}", self.models), &format!("{:?}", vec![model; asks]));
-        found
+        compare.check("models", format!("{:?}", self.models), format!("{:?}", vec![model; asks]));
     }
 }

@@ -6,10 +6,10 @@ use std::{collections::BTreeMap, fs};
 use serde_json::{Map, Value};
 use streamgauge::{
     clock::Nanos,
-    dialect::{Observer, Reported, limits::rate_limits},
+    dialect::{Reported, limits::rate_limits},
 };
 
-use super::{Recording, Row, corpus, expected, head};
+use super::{Row, TABLES, corpus, expected, file, head, recordings};
 
 /// What becomes of a raw value, in nanoseconds per unit.
 #[derive(Clone, Copy)]
@@ -70,20 +70,17 @@ const USES: [(&str, Use); 31] = [
 
 #[test]
 fn recorded_providers_time_themselves_as_expected() {
-    let Some(corpus) = corpus() else { return };
+    let Some(recordings) = recordings() else { return };
     let mut values = 0;
-    let mut tally: BTreeMap<String, (usize, Vec<String>)> = BTreeMap::new();
-    for (table, streamed) in [("EXPECTED.tsv", true), ("EXPECTED_NONSTREAM.tsv", false)] {
-        for row in expected(&corpus, table).iter().filter(|row| !row["timings"].is_empty()) {
-            let recording = Recording::load(&corpus.join(&row["dialect"]).join(&row["name"]), row.clone(), streamed);
-            let (ran, wrong) = tally.entry(recording.family.clone()).or_default();
-            *ran += 1;
-            let expected = said(row, streamed);
-            let found = read(&recording);
-            values += expected.named().iter().filter(|(_, span)| span.is_some()).count();
-            if found != expected {
-                wrong.push(format!("{}: {found:?}, expected {expected:?}", recording.name));
-            }
+    let mut tally: BTreeMap<&str, (usize, Vec<String>)> = BTreeMap::new();
+    for recording in recordings.iter().filter(|recording| !recording.row["timings"].is_empty()) {
+        let (ran, wrong) = tally.entry(&recording.family).or_default();
+        *ran += 1;
+        let expected = said(&recording.row, recording.streamed);
+        let found = recording.read(recording.body.chunks(7)).facts.reported;
+        values += expected.named().iter().filter(|(_, span)| span.is_some()).count();
+        if found != expected {
+            wrong.push(format!("{}: {found:?}, expected {expected:?}", recording.name));
         }
     }
     let (mut ran, mut matching) = (0, 0);
@@ -102,9 +99,9 @@ fn recorded_providers_time_themselves_as_expected() {
 fn recorded_heads_state_their_limits_and_every_number_is_taken() {
     let Some(corpus) = corpus() else { return };
     let (mut heads, mut numbers, mut resets) = (0, 0, 0);
-    for table in ["EXPECTED.tsv", "EXPECTED_NONSTREAM.tsv"] {
+    for (table, _) in TABLES {
         for row in expected(&corpus, table) {
-            let file = corpus.join(&row["dialect"]).join(format!("{}.response.headers", row["name"]));
+            let file = file(&corpus.join(&row["dialect"]).join(&row["name"]), "response.headers");
             let Some(head) = fs::read_to_string(file).ok().and_then(|text| head(&text)) else { continue };
             let stated = head.headers.iter().filter(|(name, value)| {
                 let name = name.as_str();
@@ -123,16 +120,6 @@ fn recorded_heads_state_their_limits_and_every_number_is_taken() {
     }
     println!("{heads} recorded heads state limits: {numbers} numbers and {resets} resets were taken");
     assert!(heads > 0 && numbers > heads && resets > 0);
-}
-
-/// Whatever is recorded, stored compressed or of a dialect that is not read: a head says what it says.
-fn read(recording: &Recording) -> Reported {
-    let mut observer = Observer::new(recording.dialect, &recording.head);
-    for piece in recording.body.chunks(7) {
-        observer.read(piece, &mut |_| {});
-    }
-    observer.end(&mut |_| {});
-    observer.facts().reported
 }
 
 /// The reference's raw values as times: those of the body, and of the head what the body does not say.

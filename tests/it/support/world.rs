@@ -38,6 +38,18 @@ impl Default for WorldOptions {
     }
 }
 
+impl WorldOptions {
+    /// Pipes that fill at once.
+    pub fn narrow() -> Self {
+        Self {
+            pipe: 1024,
+            upstream_pipe: Some(64 * 1024),
+            config: |config| config.limits.max_head_bytes = 8192,
+            ..Self::default()
+        }
+    }
+}
+
 /// The gauge between scripted clients and one scripted upstream.
 pub struct World {
     pub gateway: Arc<Gateway>,
@@ -125,6 +137,17 @@ impl World {
     /// Exchanges under way.
     pub fn in_flight(&self) -> usize {
         self.gateway.shared().in_flight.load(std::sync::atomic::Ordering::Acquire)
+    }
+
+    /// A client of its own sends this request, and a fresh connection to the upstream brings it to its last bytes.
+    pub async fn asked(&mut self, request: impl AsRef<[u8]>) -> (Peer, Peer) {
+        let request = request.as_ref();
+        let mut client = self.client();
+        client.send(request).await;
+        let mut up = self.upstream().await;
+        let last = request.last_chunk::<4>().expect("a request");
+        up.read_to(std::str::from_utf8(last).expect("text")).await;
+        (client, up)
     }
 
     /// One exchange on fresh connections, every byte of it checked on both sides: what is sent, and what must come out

@@ -83,10 +83,7 @@ async fn other_transfer_codings_keep_their_header() {
 #[tokio::test(start_paused = true)]
 async fn a_body_up_to_the_connections_end_is_chunked_for_the_client() {
     let mut world = World::new(WorldOptions::default());
-    let mut client = world.client();
-    client.send(GET).await;
-    let mut up = world.upstream().await;
-    up.head().await;
+    let (mut client, mut up) = world.asked(GET).await;
     up.send("HTTP/1.1 200 OK\r\nX-A: 1\r\n\r\nhello").await;
     assert_eq!(
         client.read_to("hello\r\n").await,

@@ -160,10 +160,7 @@ async fn an_answer_in_http_1_0_is_given_in_1_1() {
     let sent = "HTTP/1.0 200 OK\r\nX-A: b\r\nContent-Length: 2\r\n\r\nhi";
     let out = "HTTP/1.1 200 OK\r\nX-A: b\r\nContent-Length: 2\r\n\r\nhi";
     let mut world = World::new(WorldOptions::default());
-    let mut client = world.client();
-    client.send(GET).await;
-    let mut up = world.upstream().await;
-    up.head().await;
+    let (mut client, mut up) = world.asked(GET).await;
     up.send(sent).await;
     assert_eq!(client.read_to("hi").await, out);
     assert_eq!(world.record().await.outcome, Outcome::Complete);

@@ -34,10 +34,7 @@ const PIECES: [&str; 8] =
 #[tokio::test(start_paused = true)]
 async fn each_piece_of_a_response_leaves_when_it_came() {
     let mut world = World::new(WorldOptions::default());
-    let mut client = world.client();
-    client.send(GET).await;
-    let mut up = world.upstream().await;
-    up.head().await;
+    let (mut client, mut up) = world.asked(GET).await;
     let begin = world.clock.now();
     let speak = async {
         sleep(ms(100)).await;
@@ -70,10 +67,8 @@ async fn each_piece_of_a_response_leaves_when_it_came() {
 #[tokio::test(start_paused = true)]
 async fn each_piece_of_a_request_leaves_when_it_came() {
     let mut world = World::new(WorldOptions::default());
-    let mut client = world.client();
-    client.send("POST / HTTP/1.1\r\nHost: gauge.test\r\nTransfer-Encoding: chunked\r\n\r\n").await;
-    let mut up = world.upstream().await;
-    up.head().await;
+    let (mut client, mut up) =
+        world.asked("POST / HTTP/1.1\r\nHost: gauge.test\r\nTransfer-Encoding: chunked\r\n\r\n").await;
     let begin = world.clock.now();
     let speak = async {
         for piece in PIECES {
@@ -103,10 +98,8 @@ async fn each_piece_of_a_request_leaves_when_it_came() {
 #[tokio::test(start_paused = true)]
 async fn both_ways_flow_at_the_same_time() {
     let mut world = World::new(WorldOptions::default());
-    let mut client = world.client();
-    client.send("POST / HTTP/1.1\r\nHost: gauge.test\r\nTransfer-Encoding: chunked\r\n\r\n").await;
-    let mut up = world.upstream().await;
-    up.head().await;
+    let (mut client, mut up) =
+        world.asked("POST / HTTP/1.1\r\nHost: gauge.test\r\nTransfer-Encoding: chunked\r\n\r\n").await;
     up.send(SSE_HEAD).await;
     client.head().await;
     for piece in PIECES {
@@ -164,10 +157,7 @@ async fn a_100_reaches_the_client_when_the_upstream_sent_it() {
 #[tokio::test(start_paused = true)]
 async fn a_100_that_never_comes_is_waited_for_one_second() {
     let mut world = World::new(WorldOptions::default());
-    let mut client = world.client();
-    client.send(EXPECT).await;
-    let mut up = world.upstream().await;
-    up.head().await;
+    let (mut client, mut up) = world.asked(EXPECT).await;
     let before = world.clock.now();
     assert_eq!(client.head().await, CONTINUE);
     assert_eq!(world.clock.now().since(before), ms(1000).into());
@@ -200,10 +190,7 @@ async fn a_body_sent_without_waiting_waits_for_the_100_here() {
 async fn a_final_answer_without_a_100_is_all_the_client_gets() {
     let refusal = "HTTP/1.1 417 Expectation Failed\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nno\r\n";
     let mut world = World::new(WorldOptions::default());
-    let mut client = world.client();
-    client.send(EXPECT).await;
-    let mut up = world.upstream().await;
-    up.head().await;
+    let (mut client, mut up) = world.asked(EXPECT).await;
     up.send(refusal).await;
     assert_eq!(client.read(refusal.len()).await, refusal.as_bytes());
     // Longer than the patience with a 100: none may come into the middle of the answer.
@@ -225,10 +212,7 @@ async fn a_final_answer_without_a_100_is_all_the_client_gets() {
 async fn other_1xx_answers_are_dropped_and_noted() {
     for early in ["103 Early Hints\r\nLink: </a>", "102 Processing", "199 Odd"] {
         let mut world = World::new(WorldOptions::default());
-        let mut client = world.client();
-        client.send(GET).await;
-        let mut up = world.upstream().await;
-        up.head().await;
+        let (mut client, mut up) = world.asked(GET).await;
         up.send(format!("HTTP/1.1 {early}\r\n\r\n")).await;
         sleep(ms(100)).await;
         up.send(format!("HTTP/1.1 {early}\r\n\r\n{OK}")).await;
@@ -244,10 +228,7 @@ async fn other_1xx_answers_are_dropped_and_noted() {
 #[tokio::test(start_paused = true)]
 async fn a_100_nobody_asked_for_changes_nothing() {
     let mut world = World::new(WorldOptions::default());
-    let mut client = world.client();
-    client.send(GET).await;
-    let mut up = world.upstream().await;
-    up.head().await;
+    let (mut client, mut up) = world.asked(GET).await;
     up.send([CONTINUE, OK].concat()).await;
     assert_eq!(client.read_to("ok").await, OK);
     let record = world.record().await;
@@ -259,10 +240,7 @@ async fn a_100_nobody_asked_for_changes_nothing() {
 #[tokio::test(start_paused = true)]
 async fn a_burst_is_one_read_and_comes_whole() {
     let mut world = World::new(WorldOptions::default());
-    let mut client = world.client();
-    client.send(GET).await;
-    let mut up = world.upstream().await;
-    up.head().await;
+    let (mut client, mut up) = world.asked(GET).await;
     let all: String = PIECES.iter().map(|piece| chunk(piece)).collect();
     up.send(Bytes::from([SSE_HEAD, &all, LAST_CHUNK].concat())).await;
     assert_eq!(client.read_to(LAST_CHUNK).await, [SSE_HEAD, &all, LAST_CHUNK].concat());
