@@ -151,6 +151,16 @@ fn text_len(bytes: &[u8]) -> Option<usize> {
 /// The length of a number; 0 of what the walk would not take for one, and of one whose end is not here.
 #[inline]
 fn number_len(bytes: &[u8]) -> usize {
+    // Nearly every number is digits and nothing else.
+    let digits = bytes.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    match bytes.get(digits) {
+        Some(b',' | b'}' | b']') if (1..=VALUE_LIMIT).contains(&digits) => digits,
+        _ => odd_number_len(bytes),
+    }
+}
+
+#[inline(never)]
+fn odd_number_len(bytes: &[u8]) -> usize {
     match bytes.iter().position(|byte| !matches!(byte, b'0'..=b'9' | b'-' | b'+' | b'.' | b'e' | b'E')) {
         Some(len @ 1..=VALUE_LIMIT) if matches!(bytes[0], b'-' | b'0'..=b'9') && !bytes[len].is_ascii_alphabetic() => {
             len
