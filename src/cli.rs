@@ -91,12 +91,13 @@ pub struct RunArgs {
     /// Make chat completions that stream ask for their token counts, which few do by themselves: changes their bodies
     ///
     /// Adds `"stream_options":{"include_usage":true}` where the client did not say; it then gets one more chunk at the end of the
-    /// stream. For every route; a file sets it for single ones (`ask_for_usage`). [default: no body is changed]
+    /// stream. For every route; a file sets it for single ones (`ask_for_usage`). The variable takes `true` and `false`.
+    /// [default: no body is changed]
     #[arg(
         long,
         env = "STREAMGAUGE_ASK_FOR_USAGE",
         hide_env_values = true,
-        value_parser = clap::builder::FalseyValueParser::new()
+        value_parser = truth
     )]
     pub ask_for_usage: bool,
     /// Where /metrics, /healthz and /readyz are served, or `off` [default: 127.0.0.1:9464]
@@ -149,6 +150,15 @@ impl RunArgs {
             log_level: one(&self.log_level),
             ask_for_usage: self.ask_for_usage,
         }
+    }
+}
+
+/// What a variable says that stands for a flag: nothing is no.
+fn truth(text: &str) -> Result<bool, &'static str> {
+    match text.trim().to_ascii_lowercase().as_str() {
+        "true" | "1" | "yes" | "on" => Ok(true),
+        "" | "false" | "0" | "no" | "off" => Ok(false),
+        _ => Err("say `true` or `false`"),
     }
 }
 
@@ -339,6 +349,16 @@ mod tests {
         match parse_from(["streamgauge", "health", "--admin", text])? {
             Command::Health(args) => Ok(args.admin),
             other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_variable_that_is_no_truth_value_is_refused() {
+        for (text, expected) in [("true", Ok(true)), ("ON", Ok(true)), ("", Ok(false)), ("0", Ok(false))] {
+            assert_eq!(truth(text), expected, "{text}");
+        }
+        for text in ["flase", "maybe", "2"] {
+            assert!(truth(text).is_err(), "{text}");
         }
     }
 

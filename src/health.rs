@@ -79,7 +79,8 @@ mod tests {
                 socket.read_exact(&mut byte).unwrap();
                 request.push(byte[0]);
             }
-            socket.write_all(answer.as_bytes()).unwrap();
+            // The asker may have left before the last byte of a long one.
+            let _ = socket.write_all(answer.as_bytes());
             String::from_utf8(request).unwrap()
         });
         let said = ask(address);
@@ -112,15 +113,8 @@ mod tests {
     #[test]
     fn an_endless_line_is_not_read_to_its_end() {
         let line: &'static str = Box::leak("x".repeat(64 * 1024).into_boxed_str());
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = listener.local_addr().unwrap();
-        let server = thread::spawn(move || {
-            let (mut socket, _) = listener.accept().unwrap();
-            // The asker may have left before the last byte: that is the point.
-            let _ = socket.write_all(line.as_bytes());
-        });
-        assert_eq!(ask(address).unwrap_err().kind(), io::ErrorKind::InvalidData);
-        server.join().unwrap();
+        let (said, _) = answered_with(line);
+        assert_eq!(said.unwrap_err().kind(), io::ErrorKind::InvalidData);
     }
 
     #[test]

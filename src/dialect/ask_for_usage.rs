@@ -41,8 +41,8 @@ const SIGNING: [&[u8]; 3] = [b"hmac", b"sha256", b"signature"];
 pub fn may_ask_for_usage(recognised: Recognised, parts: &Parts) -> bool {
     recognised.dialect == Dialect::OpenAiChat
         && matches!(recognised.endpoint, Endpoint::Chat | Endpoint::Completions)
-        // What speaks it on Vertex says its usage anyway, and need not know the field.
-        && !parts.uri.path().ends_with(":streamRawPredict")
+        // What speaks it on Vertex, and watsonx, say their usage anyway, and need not know the field.
+        && ![":streamRawPredict", "/text/chat", "/text/chat_stream"].iter().any(|end| parts.uri.path().ends_with(end))
         && is_json(parts)
         && !is_vouched_for(&parts.headers)
 }

@@ -36,7 +36,8 @@ it. The marks and formulas behind these numbers are in [numbers.md](numbers.md);
   What needs token counts is observed at the end.
 * **`upstream`** is the configured name; `_none` where no route was found. **`model`** is the requested one, as a label only
   if it is configured or an upstream has answered 2xx for it, at most 64 per upstream, printable, up to 128 bytes; else
-  `_other`. Requests that name none have `_none`. No key, user, path, prompt or request id is ever a label.
+  `_other`: so the first exchange of a model that is not configured is in flight under `_other`. Requests that name none
+  have `_none`. No key, user, path, prompt or request id is ever a label.
 * **Series are bounded** by `metrics.max_series`. Label sets beyond it fold into `_other`, and
   `streamgauge_series_overflow_total` counts them.
 * **Tunnels** (upgraded connections) are counted as requests, in flight, and in `streamgauge_bytes_total`, and are

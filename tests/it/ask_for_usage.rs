@@ -117,6 +117,7 @@ async fn what_is_not_meant_passes_byte_for_byte() {
         ("/v1/responses", json, BODY),
         ("/v1/messages", json, BODY),
         ("/v1/projects/p/locations/l/publishers/mistralai/models/m:streamRawPredict", json, BODY),
+        ("/ml/v1/text/chat_stream?version=1", json, BODY),
         ("/api/chat", json, BODY),
         ("/v1/chat/completions/x", json, BODY),
     ] {
