@@ -13,6 +13,9 @@
 
 #![expect(clippy::expect_used, clippy::print_stdout, reason = "a benchmark's own program")]
 
+#[path = "support/words.rs"]
+mod words;
+
 use std::fmt::Write as _;
 
 use base64::prelude::{BASE64_STANDARD, Engine};
@@ -25,6 +28,8 @@ use streamgauge::{
         session::{Session, Told},
     },
 };
+
+use self::words::WORDS;
 
 const EVENTS: usize = 20_000;
 const ROUNDS: usize = 9;
@@ -185,26 +190,6 @@ const SPOKEN: [Spoken; 21] = [
         Socket(r#"{"clientContent":{"turns":[{"parts":[{"text":"Hi"}]}],"turnComplete":true}}"#, "{}"),
         r#"{"serverContent": {"modelTurn": {"parts": [{"text": "{}, and so it flowed on to where no gauge had been set, and further on, and further on, and on to the sea it went, and so it flowed on"}]}}}"#,
     ),
-];
-
-/// Tokens come in many lengths.
-const WORDS: [&str; 16] = [
-    " river",
-    " a",
-    "The",
-    ",",
-    " measuring",
-    " of",
-    " x",
-    " without",
-    " streams",
-    "ing",
-    " it",
-    " 42",
-    ".",
-    " gauge",
-    " flow",
-    " bank",
 ];
 
 #[derive(Clone, Copy, PartialEq, Eq)]

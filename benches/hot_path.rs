@@ -12,6 +12,9 @@
 
 #![expect(clippy::expect_used, clippy::print_stdout, reason = "a benchmark's own program")]
 
+#[path = "support/words.rs"]
+mod words;
+
 use std::{
     io,
     pin::Pin,
@@ -36,6 +39,8 @@ use streamgauge::{
     upload::Upload,
 };
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+use self::words::WORDS;
 
 const WARM_UP: usize = 64;
 
@@ -177,26 +182,6 @@ impl Walk {
         self.clock.now().since(before).0 as f64 / events as f64
     }
 }
-
-/// Tokens come in many lengths.
-const WORDS: [&str; 16] = [
-    " river",
-    " a",
-    "The",
-    ",",
-    " measuring",
-    " of",
-    " \\n",
-    " without",
-    " streams",
-    "ing",
-    " it",
-    " 42",
-    ".",
-    " gauge",
-    " flow",
-    " bank",
-];
 
 struct Endless {
     events: [Bytes; 16],

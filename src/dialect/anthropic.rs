@@ -107,7 +107,7 @@ pub(super) fn found(reply: &mut Reply, event: &mut Event, field: u8, value: Valu
         OPAQUE => event.fill(HAS_OPAQUE, value),
         SUCCESSOR => reply.model = name(value).or(reply.model.take()),
         COMPLETION => event.fill(HAS_COMPLETION, value),
-        STOP => reply.finish_with(event, value),
+        STOP => reply.finish_with(event, 0, value),
         ERROR_BY_NAME => {
             event.kind = FAULT;
             reply.take(event, field, value);

@@ -11,6 +11,7 @@ use http::{
 use serde::de::IgnoredAny;
 
 use super::{Dialect, Endpoint, Recognised, request::is_json};
+use crate::framing::json::{blanks, is_blank};
 
 /// What to put in the place of which bytes of a body.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -130,8 +131,7 @@ fn is_key(string: &[u8], wanted: &str) -> bool {
 }
 
 fn blank(body: &[u8], at: usize) -> usize {
-    let rest = body.get(at..).unwrap_or_default();
-    at + rest.iter().take_while(|byte| matches!(byte, b' ' | b'\n' | b'\r' | b'\t')).count()
+    at + blanks(body.get(at..).unwrap_or_default())
 }
 
 /// Behind the string that begins at `at`.
@@ -166,7 +166,7 @@ fn value_end(body: &[u8], at: usize) -> Option<usize> {
             }
         }
         _ => {
-            let scalar = |byte: &u8| !matches!(byte, b',' | b'}' | b']' | b' ' | b'\n' | b'\r' | b'\t');
+            let scalar = |byte: &u8| !matches!(byte, b',' | b'}' | b']') && !is_blank(*byte);
             Some(at + body[at..].iter().take_while(|byte| scalar(byte)).count())
         }
     }

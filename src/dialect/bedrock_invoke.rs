@@ -140,13 +140,13 @@ fn found(reply: &mut Reply, event: &mut Event, field: u8, value: Value<'_>) {
         }
         WHOLE if reply.parts & TEXT_CAME == 0 => event.add(Kinds::ANSWER, value),
         // What stopped a choice may be said in addition to its finish reason.
-        STOP if event.choices == 0 || reply.finish.is_empty() => reply.finish_with(event, value),
+        STOP if event.choices == 0 || reply.finish.is_empty() => reply.finish_with(event, 0, value),
         METRICS => event.fill(HAS_METRICS, value),
         // Anthropic's start has an object of this name.
         SPEECH if value == Value::Filled => event.part |= HAS_MESSAGE,
         LAST => {
             event.part |= IS_ANSWER;
-            reply.finish_with(event, value);
+            reply.finish_with(event, 0, value);
         }
         WHOLE | STOP | SPEECH => {}
         _ => anthropic::found(reply, event, field, value),

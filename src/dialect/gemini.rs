@@ -83,7 +83,7 @@ fn found(reply: &mut Reply, event: &mut Event, field: u8, value: Value<'_>) {
         ARGUMENT => event.filled |= HAS_TOOL,
         THOUGHT => event.fill(IS_THOUGHT, value),
         FINISH | BLOCKED if is_unspecified(value) => {}
-        BLOCKED => reply.finish_with(event, value),
+        BLOCKED => reply.finish_with(event, 0, value),
         _ => reply.take(event, field, value),
     }
 }

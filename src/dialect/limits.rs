@@ -18,6 +18,7 @@ use std::time::{Duration, SystemTime};
 
 use http::{HeaderMap, header::DATE};
 
+use super::reported::YEAR;
 use crate::clock::Nanos;
 
 /// What is limited: a closed set, fit to be a label.
@@ -275,7 +276,6 @@ fn nanos(seconds: f64) -> Option<Nanos> {
 
 /// A span that a limit may take to become whole: the longest windows there are have a month.
 fn span(duration: Duration) -> Option<Nanos> {
-    const YEAR: Duration = Duration::from_secs(365 * 86_400);
     (duration <= YEAR).then(|| duration.into())
 }
 

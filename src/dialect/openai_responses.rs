@@ -7,7 +7,10 @@ use std::sync::LazyLock;
 
 use super::{
     Kinds, Signal, Usage,
-    reply::{ERROR, ERROR_BY_NAME, ERROR_CODE, ERROR_TYPE, Event, MESSAGE, MODEL, OWN, Reply, name},
+    reply::{
+        ERROR, ERROR_BY_NAME, ERROR_CODE, ERROR_TYPE, Event, MESSAGE, MODEL, OWN, REASON_PLACE, Reply, STATUS_PLACE,
+        name,
+    },
     reported::{VLLM, times},
     rules::{Data, Rules, tree},
     usage::{self, Count, Counts},
@@ -43,10 +46,6 @@ const CALL: u8 = 1;
 const HAS_DELTA: u8 = 1;
 const HAS_NAME: u8 = 2;
 const HAS_STATUS: u8 = 4;
-
-/// Places in [`Reply::finish`].
-const STATUS_PLACE: u32 = 0;
-const REASON_PLACE: u32 = 1;
 
 pub(super) static RULES: Rules = Rules { data: Data::Json, tree: LazyLock::new(asked), found, end, usage: arithmetic };
 

@@ -8,7 +8,7 @@ use std::sync::LazyLock;
 
 use super::{
     Kinds, Signal, Usage,
-    reply::{ERROR, ERROR_CODE, ERROR_TYPE, Event, MODEL, OWN, Reply, id, name},
+    reply::{ERROR, ERROR_CODE, ERROR_TYPE, Event, MODEL, OWN, REASON_PLACE, Reply, STATUS_PLACE, id, name},
     rules::{Data, Rules, tree},
     usage::{self, COUNT, Counts},
 };
@@ -55,10 +55,6 @@ const IS_CALL: u8 = 4;
 const HAS_RESULT: u8 = 8;
 /// The error is of a message of the client's that is no `response.create`.
 pub(super) const OF_OTHERS: u8 = 16;
-
-/// Places in [`Reply::finish`].
-const STATUS_PLACE: u32 = 0;
-const REASON_PLACE: u32 = 1;
 
 /// The counts, by their place.
 const NAMES: [&str; 9] = [

@@ -47,6 +47,10 @@ pub(super) const TIME: u8 = 96;
 /// [`Event::kind`] of an event that ends the reply, where [`Reply::close`] closes it.
 pub(super) const END: u8 = 1;
 
+/// Places in [`Reply::finish`] of a reply without choices that has a status and its reason.
+pub(super) const STATUS_PLACE: u32 = 0;
+pub(super) const REASON_PLACE: u32 = 1;
+
 /// How many finish reasons are kept: replies with more choices are not asked for in earnest.
 const FINISH_LIMIT: usize = 32;
 
@@ -155,12 +159,8 @@ impl Reply {
                 event.add(Kinds::REASONING, value);
                 self.summarised |= is_something(value);
             }
-            FINISH => {
-                if let Some(reason) = name(value) {
-                    event.telling = true;
-                    self.choice_finish(event, reason);
-                }
-            }
+            // It may come before its choice's index.
+            FINISH => self.finish_with(event, event.choice.unwrap_or(NO_INDEX), value),
             MESSAGE if value == Value::Filled => event.error = true,
             CHOICE => self.choice(event),
             INDEX => self.index(event, value),
@@ -213,17 +213,12 @@ impl Reply {
         self.mixed = self.multi_choice;
     }
 
-    /// Takes the finish reason of a reply without choices, if there is one.
-    pub(super) fn finish_with(&mut self, event: &mut Event, value: Value<'_>) {
+    /// Takes a choice's finish reason, if there is one. A reply without choices is its own first.
+    pub(super) fn finish_with(&mut self, event: &mut Event, choice: u32, value: Value<'_>) {
         if let Some(reason) = name(value) {
             event.telling = true;
-            self.finish(0, reason);
+            self.finish(choice, reason);
         }
-    }
-
-    /// Takes the present choice's finish reason, which may come before its index.
-    pub(super) fn choice_finish(&mut self, event: &Event, reason: String) {
-        self.finish(event.choice.unwrap_or(NO_INDEX), reason);
     }
 
     /// A choice has ended: without an index it has the one of its place.

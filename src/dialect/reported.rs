@@ -3,6 +3,8 @@
 #[cfg(test)]
 mod shapes;
 
+use std::time::Duration;
+
 use super::reply::TIME;
 use crate::{
     clock::Nanos,
@@ -133,13 +135,15 @@ impl Times {
     }
 }
 
+/// What is stated to take longer is no span of this exchange, nor of a limit.
+pub(super) const YEAR: Duration = Duration::from_secs(365 * 86_400);
+
 /// A span of `text` units of so many nanoseconds each; absent if it is no number, negative or longer than a year.
 fn nanos(text: &[u8], unit: f64) -> Option<Nanos> {
-    const YEAR: f64 = 365.0 * 86_400.0 * 1e9;
     let number: f64 = std::str::from_utf8(text).ok()?.trim().parse().ok()?;
     let nanos = number * unit;
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "checked just before")]
-    (0.0..=YEAR).contains(&nanos).then(|| Nanos(nanos.round() as u64))
+    (0.0..=YEAR.as_nanos() as f64).contains(&nanos).then(|| Nanos(nanos.round() as u64))
 }
 
 #[cfg(test)]

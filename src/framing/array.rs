@@ -1,7 +1,7 @@
 //! A JSON array that grows as a stream, in pieces: each element is an event, whole with its last bracket. Nothing of an
 //! element is held, and what is inside of it is left to the JSON scanner.
 
-use super::{Framed, bytes::quote_or_escape, sse::Piece};
+use super::{Framed, bytes::quote_or_escape, json::is_blank, sse::Piece};
 
 /// Cuts an array into its elements.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -34,7 +34,7 @@ impl Framed for Framer {
             match (self.mode, byte) {
                 (Mode::Before, b'[') => self.mode = Mode::Between,
                 (Mode::Between, b']') => self.mode = Mode::Closed,
-                (Mode::Between, byte) if !matches!(byte, b',' | b' ' | b'\n' | b'\r' | b'\t') => {
+                (Mode::Between, byte) if byte != b',' && !is_blank(byte) => {
                     // The element's first byte is looked at as one of it.
                     (self.mode, self.depth) = (Mode::Inside, 0);
                     start = at;

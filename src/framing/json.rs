@@ -197,7 +197,7 @@ impl Scanner {
                 Mode::String => self.string(tree, bytes, at, found),
                 Mode::Scalar => self.scalar(tree, bytes, at, found),
                 Mode::Pass => self.pass(bytes, at),
-                Mode::Closed if matches!(byte, b' ' | b'\n' | b'\r' | b'\t') => at + 1,
+                Mode::Closed if is_blank(byte) => at + 1,
                 Mode::Closed => {
                     self.mode = Mode::Behind;
                     return;
@@ -210,7 +210,7 @@ impl Scanner {
     /// White space between tokens; nothing else may stand here.
     #[inline]
     const fn blank(&mut self, byte: u8, at: usize) -> usize {
-        if !matches!(byte, b' ' | b'\n' | b'\r' | b'\t') {
+        if !is_blank(byte) {
             self.mode = Mode::Malformed;
         }
         at + 1
@@ -469,7 +469,13 @@ impl Scanner {
 /// How many bytes of white space, as JSON has it, these begin with.
 #[inline]
 pub fn blanks(bytes: &[u8]) -> usize {
-    bytes.iter().take_while(|byte| matches!(byte, b' ' | b'\n' | b'\r' | b'\t')).count()
+    bytes.iter().take_while(|byte| is_blank(**byte)).count()
+}
+
+/// Whether a byte is white space, as JSON has it: a form feed is none.
+#[inline]
+pub const fn is_blank(byte: u8) -> bool {
+    matches!(byte, b' ' | b'\n' | b'\r' | b'\t')
 }
 
 /// How many bytes of a number or literal are here.

@@ -218,13 +218,11 @@ impl<'a> Turns<'a> {
     /// The session is no longer read.
     pub(super) fn lost_sight(&mut self, off: ObserverOff) {
         let now = self.shared.clock.now();
-        for place in std::mem::take(&mut self.open) {
-            if let Place::Begun(mut turn) = place {
-                if let Some(exchange) = turn.exchange.as_deref_mut() {
-                    exchange.lost_sight(off);
-                }
-                self.close_turn(turn, now, Cause::Ended);
+        for mut turn in std::mem::take(&mut self.open).into_iter().filter_map(Place::begun) {
+            if let Some(exchange) = turn.exchange.as_deref_mut() {
+                exchange.lost_sight(off);
             }
+            self.close_turn(turn, now, Cause::Ended);
         }
     }
 
