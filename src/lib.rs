@@ -37,7 +37,7 @@
 //! | 2 values | [`route`], [`observation`] | where a request goes; one finished exchange and **the only formulas** |
 //! | 3 sinks, sockets | [`metrics`], [`access_log`], [`record`], [`net`] | the families and their encoder; the log; the door to both; sockets that stamp what passes |
 //! | 4 upstream | [`upstream`], [`upload`] | connections with their timings, lent as leases; the request's way up |
-//! | 5 tap | [`exchange`], [`tap`], [`tunnel`] | the measuring machine of one exchange; the bodies that feed it; what follows a 101 |
+//! | 5 tap | [`exchange`], [`tap`], [`tunnel`] | the measuring machine of one exchange; the bodies that feed it; what follows a 101, and the turns in it |
 //! | 6 proxy | [`forward`], [`proxy`], [`server`] | header hygiene; the six phases; one client connection |
 //! | 7 program | [`admin`], [`health`], [`sim`], [`app`], [`demo`], [`cli`] | `/metrics` and readiness; asking for it from outside; the simulated provider; start, run, drain; the demo; the command line |
 //!

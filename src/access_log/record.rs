@@ -65,7 +65,8 @@ pub fn record_json(observation: &Observation) -> String {
     record.plain("events", counted.then_some(o.events));
     record.plain("output_events", counted.then_some(o.output_events));
     record.plain("coalesced_events", counted.then_some(o.cadence.coalesced()));
-    record.plain("reads", Some(o.reads));
+    // Of a tunnel they are not counted: zero would say that nothing came.
+    record.plain("reads", spans.and(Some(o.reads)));
     record.plain("request_bytes", Some(o.request_bytes));
     record.plain("response_bytes", Some(o.response_bytes));
 
@@ -387,7 +388,7 @@ mod tests {
         let mut o = full();
         o.endpoint = Endpoint::Tunnel;
         let value: Value = serde_json::from_str(&record_json(&o)).unwrap();
-        for key in ["ttfb_s", "ttft_s", "client_ttft_s", "duration_s", "tpot_s", "load_class"] {
+        for key in ["ttfb_s", "ttft_s", "client_ttft_s", "duration_s", "tpot_s", "load_class", "reads"] {
             assert_eq!(value.get(key), None, "{key}");
         }
         let mut o = full();
