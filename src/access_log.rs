@@ -38,7 +38,7 @@ pub struct AccessLog {
 }
 
 enum Message {
-    Record(Box<Observation>),
+    Record(Arc<Observation>),
     Close,
 }
 
@@ -68,8 +68,8 @@ impl AccessLog {
     }
 
     /// Hands a record to the writer, or drops and counts it if the queue is full or closed.
-    pub fn send(&self, observation: Observation) {
-        if self.queue.try_send(Message::Record(Box::new(observation))).is_err() {
+    pub fn send(&self, observation: Arc<Observation>) {
+        if self.queue.try_send(Message::Record(observation)).is_err() {
             self.dropped.inc();
         }
     }
@@ -150,9 +150,9 @@ mod tests {
         timeline::Timeline,
     };
 
-    fn observation(id: u64) -> Observation {
+    fn observation(id: u64) -> Arc<Observation> {
         let timeline = Timeline::begin(Stamp::from_nanos(1).unwrap());
-        Observation::begin(ExchangeId(id), SystemTime::UNIX_EPOCH, timeline, Outcome::Complete)
+        Arc::new(Observation::begin(ExchangeId(id), SystemTime::UNIX_EPOCH, timeline, Outcome::Complete))
     }
 
     /// Longer than any test may take.

@@ -1,9 +1,16 @@
 //! The command line: what may be written there, and what of it becomes a [`Config`].
 
+mod bench;
+mod report;
+
 use std::{ffi::OsString, net::SocketAddr, path::PathBuf, time::Duration};
 
 use clap::{Args, Parser, Subcommand};
 
+pub use self::{
+    bench::{Arrivals, BenchArgs},
+    report::{ReportArgs, ReportFormat},
+};
 use crate::config::{Config, ConfigError, Overrides};
 
 /// Reads this process's command line and its `STREAMGAUGE_…` variables.
@@ -49,6 +56,17 @@ pub enum Command {
     /// `x-sim-ttft-ms: 500`, `x-sim-tps: 20`, `x-sim-tokens: 50`, `x-sim-stall: 10@2s` or `x-sim-fail: cut@10`.
     #[command(after_help = SIM_EXAMPLES)]
     Sim(SimArgs),
+    /// Measure a provider as its client: TTFT, tokens per second, end to end, at the loads and prompt sizes you set
+    ///
+    /// Measures with the same machine as the proxy, so its numbers and the proxy's differ only by what lies between them. Asks
+    /// for real answers: with a real provider that costs tokens, and the plan is printed first.
+    #[command(after_help = bench::BENCH_EXAMPLES)]
+    Bench(Box<BenchArgs>),
+    /// Make tables, JSON or a page with plots of access logs
+    ///
+    /// Percentiles by upstream, model, prompt length, load, hour and agent session, with the number of requests beside each.
+    #[command(after_help = report::REPORT_EXAMPLES)]
+    Report(ReportArgs),
     /// Ask a running gauge whether it takes requests: exits with 0 if so, else 1 and says why
     ///
     /// For health checks where there is no shell and no curl, such as in the container.

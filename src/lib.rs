@@ -34,12 +34,12 @@
 //! |---|---|---|
 //! | 0 pure | [`clock`], [`error`], [`framing`] | time as values; faults with side and stage; bytes in, events out in pieces |
 //! | 1 pure | [`timeline`], [`dialect`], [`config`] | the marks; what requests ask and events say; the configuration, valid by construction |
-//! | 2 values | [`route`], [`observation`] | where a request goes; one finished exchange and **the only formulas** |
-//! | 3 sinks, sockets | [`metrics`], [`access_log`], [`record`], [`net`] | the families and their encoder; the log; the door to both; sockets that stamp what passes |
+//! | 2 values | [`route`], [`observation`], [`figures`] | where a request goes; one finished exchange and **the only formulas**; what many records come to |
+//! | 3 sinks, sockets | [`metrics`], [`access_log`], [`recent`], [`record`], [`net`] | the families and their encoder; the log; the last exchanges; the door to all three; sockets that stamp what passes |
 //! | 4 upstream | [`upstream`], [`upload`] | connections with their timings, lent as leases; the request's way up |
 //! | 5 tap | [`exchange`], [`tap`], [`tunnel`] | the measuring machine of one exchange; the bodies that feed it; what follows a 101, and the turns in it |
 //! | 6 proxy | [`forward`], [`proxy`], [`server`] | header hygiene; the six phases; one client connection |
-//! | 7 program | [`admin`], [`health`], [`sim`], [`app`], [`demo`], [`cli`] | `/metrics` and readiness; asking for it from outside; the simulated provider; start, run, drain; the demo; the command line |
+//! | 7 program | [`admin`], [`health`], [`sim`], [`app`], [`demo`], [`bench`], [`report`], [`cli`] | `/metrics` and readiness; asking for it from outside; the simulated provider; start, run, drain; the demo; the client's ruler; what a log comes to; the command line |
 //!
 //! # Invariants
 //!
@@ -66,6 +66,7 @@
 pub mod access_log;
 pub mod admin;
 pub mod app;
+pub mod bench;
 pub mod cli;
 pub mod clock;
 pub mod config;
@@ -73,6 +74,7 @@ pub mod demo;
 pub mod dialect;
 pub mod error;
 pub mod exchange;
+pub mod figures;
 pub mod forward;
 pub mod framing;
 pub mod health;
@@ -80,7 +82,9 @@ pub mod metrics;
 pub mod net;
 pub mod observation;
 pub mod proxy;
+pub mod recent;
 pub mod record;
+pub mod report;
 pub mod route;
 pub mod server;
 pub mod sim;

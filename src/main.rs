@@ -6,10 +6,10 @@ use std::{
 };
 
 use streamgauge::{
-    app,
+    app, bench,
     cli::{self, Command, RunArgs},
     config::{Config, ConfigError},
-    demo, health, sim,
+    demo, health, report, sim,
 };
 
 fn main() -> ExitCode {
@@ -24,6 +24,8 @@ fn main() -> ExitCode {
         Command::Run(arguments) => with_config(&arguments, app::main),
         Command::Check(arguments) => with_config(&arguments, |config| print(&config.effective_toml())),
         Command::Version => print(concat!("streamgauge ", env!("CARGO_PKG_VERSION"), "\n")),
+        Command::Bench(arguments) => bench::main(&arguments),
+        Command::Report(arguments) => report::main(&arguments),
         Command::Demo(arguments) => demo::main(&arguments),
         Command::Health(arguments) => health::ask(arguments.admin).map(|()| ExitCode::SUCCESS),
         Command::Sim(arguments) => sim::main(&arguments),

@@ -32,6 +32,7 @@ use crate::{
         family::NONE,
     },
     observation::{Observation, Outcome},
+    recent::Recent,
 };
 
 /// Told of every finished exchange, on the worker that finished it: be quick.
@@ -45,6 +46,7 @@ pub struct Recorder {
     nowhere: Arc<UpstreamHandles>,
     workloads: Vec<Workload>,
     log: Option<AccessLog>,
+    recent: Recent,
     listener: Option<Listener>,
     clock: Clock,
     measurements_dropped: IntCounter,
@@ -116,6 +118,7 @@ impl Recorder {
             upstreams,
             workloads: config.metrics.workloads.clone(),
             log,
+            recent: Recent::new(config.recent),
             listener: None,
             clock,
             measurements_dropped,
@@ -196,9 +199,16 @@ impl Recorder {
         if let Some(listener) = &self.listener {
             listener(&observation);
         }
+        let observation = Arc::new(observation);
         if let Some(log) = &self.log {
-            log.send(observation);
+            log.send(Arc::clone(&observation));
         }
+        self.recent.push(observation);
+    }
+
+    /// The last exchanges.
+    pub const fn recent(&self) -> &Recent {
+        &self.recent
     }
 
     /// How late a worker ran a timer.

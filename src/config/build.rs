@@ -21,6 +21,9 @@ const DEFAULT_LISTEN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOS
 const DEFAULT_ADMIN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 9464);
 /// Far above what any machine has.
 const MAX_WORKERS: usize = 1024;
+/// Exchanges the admin listener remembers, some 2 KiB each.
+const DEFAULT_RECENT: usize = 512;
+const MAX_RECENT: usize = 100_000;
 /// Far above what any machine or provider holds, far below what a semaphore or a frame can count.
 pub(super) const MANY: usize = 1_000_000;
 /// A deadline is a label value: a pair of series per model.
@@ -67,7 +70,7 @@ fn document(root: &mut Section<'_>, overrides: &Overrides, faults: &Faults<'_>) 
     let workers = workers(root, overrides, faults);
     let access_log = access_log(root, overrides, faults);
     let log_level = log_level(root, overrides, faults);
-    let admin = admin(root, overrides, faults);
+    let (admin, recent) = admin(root, overrides, faults);
     let listeners = listeners(root, overrides, faults);
     let (upstreams, routes) = upstreams::read(root, overrides, faults);
     refuse_shared_addresses(&listeners, admin, faults);
@@ -81,6 +84,7 @@ fn document(root: &mut Section<'_>, overrides: &Overrides, faults: &Faults<'_>) 
     Some(Config {
         listeners,
         admin,
+        recent,
         workers,
         upstreams: upstreams?,
         routes: routes?,
@@ -155,12 +159,14 @@ pub(super) fn key_pair(
     }
 }
 
-fn admin(root: &mut Section<'_>, overrides: &Overrides, faults: &Faults<'_>) -> Option<SocketAddr> {
-    let written = root.table("admin").and_then(|mut section| {
-        let address = section.string("address");
+/// Where the admin listener is, and how many exchanges it remembers.
+fn admin(root: &mut Section<'_>, overrides: &Overrides, faults: &Faults<'_>) -> (Option<SocketAddr>, usize) {
+    let (mut written, mut recent) = (None, None);
+    if let Some(mut section) = root.table("admin") {
+        written = section.string("address");
+        recent = section.count("recent", 0..=MAX_RECENT);
         section.finish();
-        address
-    });
+    }
     let flag = overrides.admin.as_ref().map(|text| Written { value: text.clone(), at: At::flag("--admin", text) });
     // The file's own value is judged even where a flag replaces it.
     let judge = |text: Written<String>| match text.value.as_str() {
@@ -168,7 +174,7 @@ fn admin(root: &mut Section<'_>, overrides: &Overrides, faults: &Faults<'_>) -> 
         address => faults.take(&text.at, value::address(address).map_err(|e| format!("{e}; or `off`"))),
     };
     let written = written.map(judge);
-    flag.map(judge).or(written).unwrap_or(Some(DEFAULT_ADMIN))
+    (flag.map(judge).or(written).unwrap_or(Some(DEFAULT_ADMIN)), recent.unwrap_or(DEFAULT_RECENT))
 }
 
 fn workers(root: &mut Section<'_>, overrides: &Overrides, faults: &Faults<'_>) -> Option<usize> {

@@ -28,6 +28,7 @@ pub(super) fn toml(config: &Config) -> String {
         Some(address) => out.text("address", address),
         None => out.text("address", "off"),
     }
+    out.bare("recent", config.recent);
     config.upstreams.iter().for_each(|it| upstream(&mut out, it));
     config.routes.iter().for_each(|it| route(&mut out, it));
 

@@ -30,6 +30,8 @@ pub struct Config {
     pub listeners: Vec<Listener>,
     /// Where metrics and health are served; absent if switched off.
     pub admin: Option<SocketAddr>,
+    /// How many of the last exchanges the admin listener remembers; 0 remembers none.
+    pub recent: usize,
     /// Worker threads; absent means one per core.
     pub workers: Option<usize>,
     /// Providers; at least one, names unique.

@@ -5,10 +5,10 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use super::scrape::rank;
 use crate::{
     clock::Nanos,
     dialect::Endpoint,
+    figures::rank,
     observation::{Observation, Outcome},
     timeline::Timeline,
 };

@@ -11,6 +11,8 @@ use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
 
+use crate::figures::rank;
+
 /// One scrape, read.
 #[derive(Clone, PartialEq, Default, Debug)]
 pub(super) struct Exposition {
@@ -189,12 +191,6 @@ impl Buckets {
     }
 }
 
-/// The nearest rank of a quantile, counted from 1; absent if there is nothing to rank.
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "between 1 and the count")]
-pub(super) fn rank(q: f64, count: u64) -> Option<u64> {
-    (count > 0).then(|| ((q * count as f64).ceil() as u64).clamp(1, count))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -247,14 +243,5 @@ up 1
         let both = exposition.histogram("wait_seconds", &[]);
         assert_eq!((both.count(), both.quantile(0.9).unwrap().upto), (10, 0.5));
         assert_eq!(exposition.histogram("absent", &[]).quantile(0.5), None);
-    }
-
-    #[test]
-    fn ranks_are_nearest() {
-        assert_eq!(
-            [rank(0.5, 1), rank(0.5, 4), rank(0.5, 5), rank(0.99, 100), rank(1.0, 3)].map(Option::unwrap),
-            [1, 2, 3, 99, 3]
-        );
-        assert_eq!(rank(0.5, 0), None);
     }
 }

@@ -7,9 +7,12 @@ use std::fmt::Write as _;
 use super::{
     records::{Columns, Records, quantile},
     scrape::{Exposition, Matching, Quantile},
-    table::{ABSENT, read, short, significant, table, time},
+    table::{read, short},
 };
-use crate::observation::Outcome;
+use crate::{
+    figures::{ABSENT, significant, table, time},
+    observation::Outcome,
+};
 
 /// A number that both sides have.
 struct Number {

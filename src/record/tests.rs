@@ -46,6 +46,7 @@ fn upstream(name: &str, models: &[&str]) -> Arc<Upstream> {
 fn config(upstreams: Vec<Arc<Upstream>>) -> Config {
     Config {
         listeners: Vec::new(),
+        recent: 512,
         admin: None,
         workers: None,
         upstreams,

@@ -12,21 +12,24 @@ use std::{
 const FLOORS: [&[&str]; 8] = [
     &["clock", "error", "framing"],
     &["timeline", "dialect", "config"],
-    &["route", "observation"],
-    &["metrics", "access_log", "record", "net"],
+    &["route", "observation", "figures"],
+    &["metrics", "access_log", "recent", "record", "net"],
     &["upstream", "upload"],
     &["exchange", "tap", "tunnel"],
     &["forward", "proxy", "server"],
-    &["admin", "health", "sim", "app", "demo", "cli", "main"],
+    &["admin", "health", "sim", "app", "demo", "bench", "report", "cli", "main"],
 ];
 
 /// Who may know whom on its own floor: the right one never knows the left one.
-const NEIGHBOURS: [(&str, &str); 18] = [
+const NEIGHBOURS: [(&str, &str); 26] = [
     // What a configuration says of a provider is a dialect.
     ("config", "dialect"),
     // The door to the sinks knows the sinks.
     ("record", "metrics"),
     ("record", "access_log"),
+    ("record", "recent"),
+    // They show the last records as the log writes them.
+    ("recent", "access_log"),
     // A tap tells the exchange, a tunnel is what a tap becomes.
     ("tap", "exchange"),
     ("tunnel", "tap"),
@@ -41,9 +44,15 @@ const NEIGHBOURS: [(&str, &str); 18] = [
     ("demo", "cli"),
     ("sim", "app"),
     ("sim", "cli"),
+    ("bench", "app"),
+    ("bench", "cli"),
+    ("bench", "admin"),
+    ("report", "cli"),
     ("main", "app"),
+    ("main", "bench"),
     ("main", "cli"),
     ("main", "demo"),
+    ("main", "report"),
     ("main", "sim"),
 ];
 

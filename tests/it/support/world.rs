@@ -263,6 +263,7 @@ pub fn config(upstreams: Vec<Arc<Upstream>>) -> Config {
     let first = Arc::clone(&upstreams[0]);
     Config {
         listeners: Vec::new(),
+        recent: 512,
         admin: None,
         workers: None,
         upstreams,

@@ -1,0 +1,73 @@
+//! One line of an access log, read back. `docs/record.md` says what each key is; a key that is not there was not observed.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+
+/// The record of an exchange, as far as tables and plots are made of it. Seconds are `f64`.
+#[derive(Clone, PartialEq, Default, Debug, Deserialize)]
+#[serde(default)]
+#[expect(missing_docs, reason = "each is the key of the same name")]
+pub struct Record {
+    pub time: String,
+    pub id: String,
+    pub upstream: Option<String>,
+    pub endpoint: String,
+    pub dialect: String,
+    pub path: Option<String>,
+    pub status: Option<u16>,
+    pub stream: bool,
+    pub outcome: String,
+    pub limit: Option<String>,
+    pub model: Option<String>,
+    pub response_model: Option<String>,
+    pub wall_s: f64,
+    pub attempts: u32,
+    pub ttfb_s: Option<f64>,
+    pub first_event_s: Option<f64>,
+    pub ttft_s: Option<f64>,
+    pub answer_ttft_s: Option<f64>,
+    pub client_ttft_s: Option<f64>,
+    pub duration_s: Option<f64>,
+    pub client_duration_s: Option<f64>,
+    pub tpot_s: Option<f64>,
+    pub output_tokens_per_second: Option<f64>,
+    pub end_to_end_tokens_per_second: Option<f64>,
+    pub max_gap_s: Option<f64>,
+    pub gap_p50_s: Option<f64>,
+    pub gap_p99_s: Option<f64>,
+    pub events: Option<u64>,
+    pub output_events: Option<u64>,
+    pub request_bytes: u64,
+    pub response_bytes: u64,
+    pub input_tokens: Option<u64>,
+    pub cached_tokens: Option<u64>,
+    pub output_tokens: Option<u64>,
+    pub reasoning_tokens: Option<u64>,
+    pub overhead_s: BTreeMap<String, f64>,
+    /// In seconds, by stage; together `wall_s`.
+    pub stages_s: Stages,
+    pub server_reported_s: BTreeMap<String, f64>,
+    pub stamp: BTreeMap<String, String>,
+    pub flags: Vec<String>,
+    pub workload: Option<String>,
+    pub input_class: Option<String>,
+    pub output_class: Option<String>,
+    pub load_class: Option<String>,
+    pub trace_id: Option<String>,
+    pub session: Option<String>,
+    pub client_sent_s: Option<f64>,
+}
+
+/// Seconds by stage.
+pub type Stages = BTreeMap<String, f64>;
+
+impl Record {
+    /// Reads one line. Keys it does not know are passed over: a newer gauge may have written them.
+    ///
+    /// # Errors
+    /// If the line is no JSON object, or a key it knows has another shape.
+    pub fn parse(line: &str) -> Result<Self, serde_json::Error> {
+        serde_json::from_str(line)
+    }
+}

@@ -1,0 +1,53 @@
+//! Numbers and tables as people read them.
+
+use comfy_table::{CellAlignment, LineStyle, Table, TableStyle};
+
+/// What stands for a number that was not observed.
+pub const ABSENT: &str = "–";
+
+/// A line under the head, none between columns: nine of them fit into 80.
+const STYLE: TableStyle = TableStyle::new().header_separator(LineStyle::none().fill('─'));
+
+/// A table with this head; the columns `numbers` are aligned to the right. `width` is the terminal's, if there is one.
+pub fn table(head: &[&str], numbers: std::ops::Range<usize>, width: Option<u16>) -> Table {
+    let mut table = Table::new();
+    table.load_style(STYLE).set_header(head.to_vec());
+    let narrow = width.is_some_and(|width| width < 90);
+    for (index, column) in table.column_iter_mut().enumerate() {
+        column.set_padding(if narrow { (0, 1) } else { (1, 1) });
+        if numbers.contains(&index) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+    table
+}
+
+/// A time in seconds, shown in the unit that suits it.
+pub fn time(seconds: f64) -> String {
+    match seconds {
+        _ if seconds < 1e-3 => format!("{} µs", significant(seconds * 1e6)),
+        _ if seconds < 1.0 => format!("{} ms", significant(seconds * 1e3)),
+        _ => format!("{} s", significant(seconds)),
+    }
+}
+
+/// Three digits, or as many as the whole part has.
+pub fn significant(number: f64) -> String {
+    let decimals = match number {
+        _ if number >= 99.95 => 0,
+        _ if number >= 9.995 => 1,
+        _ => 2,
+    };
+    format!("{number:.decimals$}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_have_three_digits() {
+        let shown = [4.2e-6, 9.999e-5, 0.000_999_9, 0.182, 0.9999, 1.234, 99.96, 1234.5].map(time);
+        assert_eq!(shown, ["4.20 µs", "100 µs", "1000 µs", "182 ms", "1000 ms", "1.23 s", "100 s", "1234 s"]);
+    }
+}
