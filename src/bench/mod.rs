@@ -121,8 +121,13 @@ impl Bench {
         let (records, mut written) = (&mut self.records, Ok(()));
         let results = load::run(asks, stop, |event| {
             progress.follow(plan, &event);
-            if let (Event::Done(_, line), Some(records), true) = (&event, records.as_mut(), written.is_ok()) {
-                written = writeln!(records, "{line}");
+            if let (Some(records), true) = (records.as_mut(), written.is_ok()) {
+                written = match event {
+                    Event::Done(_, line) => writeln!(records, "{line}"),
+                    // So that others can follow.
+                    Event::Tick => records.flush(),
+                    Event::Begin(_) => Ok(()),
+                };
             }
         });
         let results = results.await;
