@@ -197,7 +197,8 @@ async fn once(bench: &mut Bench, arguments: &BenchArgs, stop: &Stop) -> io::Resu
         format!("{value:#}\n")
     } else {
         let width = setup::width();
-        let mut text = table::text(plan, targets, &results, width);
+        let names: Vec<&str> = targets.iter().map(|target| &*target.name).collect();
+        let mut text = table::text(plan, &names, &results, width);
         if targets.len() > 1 {
             text += &compare::table(plan, targets, &results, width);
         }
