@@ -26,7 +26,7 @@ fn spans(text: &str) -> Vec<&str> {
     prose.flat_map(|part| part.split('`').skip(1).step_by(2)).collect()
 }
 
-/// Every name that records, configurations and metrics have: keys, marks, stages, flags, outcomes, classes, labels.
+/// Every name of records, metrics and configurations: keys, marks, stages, flags, outcomes, classes, families, settings.
 fn names() -> BTreeSet<String> {
     let (record, numbers) = (read("docs/record.md"), read("docs/numbers.md"));
     let mut names = BTreeSet::new();
@@ -38,6 +38,9 @@ fn names() -> BTreeSet<String> {
         names.extend(first_cells(section(&numbers, heading)).into_iter().map(str::to_owned));
     }
     names.extend(spans(section(&numbers, "## Classes")).into_iter().map(str::to_owned));
+    let metrics = read("docs/metrics.md");
+    let families = metrics.split("\n### `streamgauge_").skip(1).filter_map(|rest| rest.split('`').next());
+    names.extend(families.map(str::to_owned));
     let settings = read("config/streamgauge.toml");
     names.extend(settings.lines().filter_map(|line| {
         let (key, _) = line.trim_start_matches(['#', ' ']).split_once(" = ")?;
@@ -46,29 +49,37 @@ fn names() -> BTreeSet<String> {
     names
 }
 
-#[test]
-fn the_families_it_asks_for_are_there() {
-    let (page, metrics) = (read("docs/reading.md"), read("docs/metrics.md"));
-    let mut families = 0;
-    for rest in page.split("streamgauge_").skip(1) {
-        let end = rest.find(|char: char| !(char.is_ascii_lowercase() || char == '_')).unwrap();
-        let (name, after) = rest.split_at(end);
-        let family = ["_bucket", "_sum", "_count"].iter().find_map(|ending| name.strip_suffix(ending));
-        let described = section(&metrics, &format!("### `streamgauge_{}`", family.unwrap_or(name)));
-        assert!(family.is_none() || described.contains("\n* histogram · "), "streamgauge_{name} is no histogram's");
-        let labels = described.lines().find_map(|line| line.strip_prefix("* Labels: ")).unwrap();
-        // Its labels and their values.
-        if let Some((asked, _)) = after.strip_prefix('{').and_then(|rest| rest.split_once('}')) {
-            for (label, value) in asked.split(',').filter_map(|pair| pair.split_once('=')) {
-                let (label, value) = (label.trim_end_matches('!'), value.trim_matches('"'));
-                assert!(label == "le" || labels.contains(&format!("`{label}`")), "{name} has no {label}");
-                let free = value.starts_with('$') || label == "le";
-                assert!(free || labels.contains(&format!("`{value}`")), "{name} has no {label}={value}");
-            }
-        }
-        families += 1;
+/// That a family of this name has these labels, with these values: `name{label="value",…}`, or `name` alone.
+fn is_family(metrics: &str, asked: &str) {
+    let (name, labels) = asked.split_once('{').unwrap_or((asked, ""));
+    let family = ["_bucket", "_sum", "_count"].iter().find_map(|ending| name.strip_suffix(ending));
+    let described = section(metrics, &format!("### `streamgauge_{}`", family.unwrap_or(name)));
+    assert!(family.is_none() || described.contains("\n* histogram · "), "{name} is no histogram's");
+    let known = described.lines().find_map(|line| line.strip_prefix("* Labels: ")).unwrap();
+    for (label, value) in labels.trim_end_matches('}').split(',').filter_map(|pair| pair.split_once('=')) {
+        let (label, value) = (label.trim_end_matches('!'), value.trim_matches('"'));
+        assert!(label == "le" || known.contains(&format!("`{label}`")), "{name} has no {label}");
+        let free = label == "le" || value.starts_with('$');
+        assert!(free || known.contains(&format!("`{value}`")), "{name} has no {label}={value}");
     }
-    assert!(families > 40, "only {families} families");
+}
+
+/// The name at the beginning of a text, with its labels if it has some.
+fn leading(text: &str) -> &str {
+    let end = text.find(|char: char| !(char.is_ascii_lowercase() || char == '_')).unwrap_or(text.len());
+    let labels = if text[end..].starts_with('{') { text[end..].find('}').unwrap() + 1 } else { 0 };
+    &text[..end + labels]
+}
+
+#[test]
+fn the_families_it_names_are_there() {
+    let (page, metrics) = (read("docs/reading.md"), read("docs/metrics.md"));
+    let full = page.split("streamgauge_").skip(1).map(leading).filter(|name| !name.is_empty());
+    let (own, _) = page.split_once("\n## Under other names\n").unwrap();
+    let short = spans(own).into_iter().filter(|span| span.contains('{') && !span.starts_with("streamgauge_"));
+    let named: Vec<_> = full.chain(short).collect();
+    named.iter().for_each(|name| is_family(&metrics, name));
+    assert!(named.len() > 30, "only {}", named.len());
 }
 
 #[test]
@@ -78,14 +89,9 @@ fn the_labels_it_sums_by_are_those_of_the_family() {
     for rest in page.split(" by (").skip(1) {
         let (labels, rest) = rest.split_once(')').unwrap();
         let Some((_, rest)) = rest.split_once("streamgauge_").filter(|(before, _)| before.len() < 12) else { continue };
-        let end = rest.find(|char: char| !(char.is_ascii_lowercase() || char == '_')).unwrap();
-        let family =
-            ["_bucket", "_sum", "_count"].iter().fold(&rest[..end], |name, ending| name.trim_end_matches(ending));
-        let described = section(&metrics, &format!("### `streamgauge_{family}`"));
-        let known = described.lines().find_map(|line| line.strip_prefix("* Labels: ")).unwrap();
-        for label in labels.split(", ") {
-            assert!(label == "le" || known.contains(&format!("`{label}`")), "{family} has no {label}");
-        }
+        let name = leading(rest).split('{').next().unwrap();
+        let labels: Vec<_> = labels.split(", ").map(|label| format!("{label}=$")).collect();
+        is_family(&metrics, &format!("{name}{{{}}}", labels.join(",")));
         sums += 1;
     }
     assert!(sums > 20, "only {sums} sums");
@@ -101,8 +107,8 @@ fn the_names_it_uses_are_the_programs() {
     };
     let named: BTreeSet<_> =
         spans(own).into_iter().filter(is_name).filter(|name| !name.starts_with("streamgauge_")).collect();
-    let unknown: Vec<_> =
-        named.iter().filter(|name| !known.contains(**name) && **name != "_count" && **name != "_sum").collect();
+    let is_known = |name: &str| known.contains(name) || ["_count", "_sum"].contains(&name);
+    let unknown: Vec<_> = named.iter().filter(|name| !is_known(name)).collect();
     assert!(unknown.is_empty(), "nothing is called {unknown:?}");
     assert!(named.len() > 30, "only {} names", named.len());
 }
