@@ -145,7 +145,7 @@ fn drive(events: &[(Event, u64)], cause: Cause, step_back: bool) -> Vec<Observat
             Event::Taint => exchange.taint(),
             Event::ResponseEnd => exchange.response_end(now, wait),
             Event::Answer => {
-                exchange.answer(Answered { outcome: Outcome::Refused, limit: Some(Limit::InFlight), status: 503 });
+                exchange.answer(now, Answered { outcome: Outcome::Refused, limit: Some(Limit::InFlight), status: 503 });
             }
             Event::Tunnel => exchange.tunnel(),
         }
