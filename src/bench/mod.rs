@@ -5,6 +5,7 @@ mod client;
 mod compare;
 mod every;
 mod load;
+mod numbers;
 mod plan;
 mod via;
 
