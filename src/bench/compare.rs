@@ -21,6 +21,9 @@ use crate::figures::{
 /// From how many answers of each target a p99 is shown: with fewer it is the slowest one and nothing else.
 pub(super) const ENOUGH_FOR_P99: usize = 100;
 
+/// Columns a terminal must have for intervals to stand beside their values.
+const WIDE: u16 = 100;
+
 /// The table of ratios, first target over second, one block per cell. `width` is the terminal's, if there is one.
 pub(super) fn table(plan: &Plan, targets: &[Target], results: &Results, width: Option<u16>) -> String {
     let [a, b] = targets else { return String::new() };
@@ -279,10 +282,15 @@ fn with_interval(value: Option<f64>, interval: Option<Interval>, show: impl Fn(f
 
 fn block(cell: &Cell, compared: &Compared, width: Option<u16>) -> String {
     let mut table = text_table(&["", "A", "B", "A / B (95 %)", "A − B (95 %)", "n"], 1..6, width);
+    // An interval takes 20 columns beside its value; below it none.
+    let fitted = |cells: Vec<String>| match width {
+        Some(width) if width < WIDE => cells.into_iter().map(|cell| cell.replace(" (", "\n(")).collect(),
+        _ => cells,
+    };
     for row in &compared.rows {
-        table.add_row(row.cells());
+        table.add_row(fitted(row.cells()));
         if let Some(cells) = row.paired_cells() {
-            table.add_row(cells);
+            table.add_row(fitted(cells));
         }
     }
     let mut text = format!("{}\n\n{}\n\n", heading(cell), table.trim_fmt());
@@ -398,6 +406,12 @@ mod tests {
             text.contains("A: 2 of 20 failed (10.0 %), 1 of them with 429 (5.0 % of all). B: 0 of 20 failed (0.0 %).")
         );
         assert!(text.contains("p99 is shown from 100 answers of each.") && !text.contains("TTFT p99"));
+
+        let narrow = block(&cell(), &twenty, Some(80));
+        assert!(
+            narrow.lines().take_while(|line| !line.starts_with("A: ")).all(|line| line.chars().count() <= 80),
+            "{narrow}"
+        );
 
         let hundred = block(&cell(), &compared(100, |_, b| b), None);
         assert!(hundred.contains("TTFT p99") && hundred.contains("p99 has an interval from 368"), "{hundred}");
