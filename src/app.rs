@@ -163,6 +163,11 @@ impl Stop {
         self.now.send_replace(true);
     }
 
+    /// Whether the end was asked for, draining or not.
+    pub fn is_asked(&self) -> bool {
+        *self.stop.borrow()
+    }
+
     /// Ready once the end was asked for, draining or not.
     pub async fn asked(&self) {
         // The sender lives as long as `self`, so this does not fail.

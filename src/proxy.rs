@@ -399,7 +399,7 @@ enum Unanswered<E> {
 /// Arrival of a head: of the read that brought its last byte, which lies four behind its last value, with the line's end
 /// and the empty line. With HTTP/2 values lie elsewhere (unpacked, or kept from an earlier head in the compression's
 /// table), so there it is the newest read's, as it is for a head without values.
-fn head_arrival(stats: &ConnStats, version: Version, headers: &HeaderMap) -> Option<Stamp> {
+pub fn head_arrival(stats: &ConnStats, version: Version, headers: &HeaderMap) -> Option<Stamp> {
     if version == Version::HTTP_2 {
         return stats.last_read();
     }
