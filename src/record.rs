@@ -196,14 +196,15 @@ impl Recorder {
         let admit = observation.status.is_some_and(|status| (200..300).contains(&status));
         let pair = upstream.unwrap_or(&self.nowhere).pair(observation.model.as_deref(), admit && upstream.is_some());
         pair.finish(&observation, &self.measurements_dropped);
+        let observation = Arc::new(observation);
+        // First, so that whoever is told of an exchange finds it.
+        self.recent.push(Arc::clone(&observation));
         if let Some(listener) = &self.listener {
             listener(&observation);
         }
-        let observation = Arc::new(observation);
         if let Some(log) = &self.log {
-            log.send(Arc::clone(&observation));
+            log.send(observation);
         }
-        self.recent.push(observation);
     }
 
     /// The last exchanges.

@@ -1,5 +1,7 @@
-//! Metrics and health, on a thread and a runtime of their own: encoding a scrape takes milliseconds that no stream may
-//! wait for.
+//! Metrics, health and the last exchanges, on a thread and a runtime of their own: encoding a scrape takes milliseconds
+//! that no stream may wait for.
+
+mod exchanges;
 
 use std::{
     convert::Infallible,
@@ -122,15 +124,33 @@ impl Pages {
         }
         match request.uri().path() {
             "/metrics" => self.metrics(request.headers()),
+            "/exchanges" => self.exchanges(request.uri().query().unwrap_or_default()),
             "/healthz" => text(StatusCode::OK, "ok\n"),
             "/readyz" if self.ready.load(Ordering::Acquire) => text(StatusCode::OK, "ready\n"),
             "/readyz" => text(StatusCode::SERVICE_UNAVAILABLE, "not ready: starting or draining\n"),
             "/" => text(
                 StatusCode::OK,
-                "streamgauge\n\n/metrics  Prometheus exposition\n/healthz  alive\n/readyz   taking requests\n",
+                "streamgauge\n\n\
+                 /metrics    Prometheus exposition\n\
+                 /exchanges  records of the last exchanges, newest first, as JSON: ?trace_id= ?id= ?upstream= ?model= \
+                 ?outcome= ?limit=\n\
+                 /healthz    alive\n\
+                 /readyz     taking requests\n",
             ),
-            _ => text(StatusCode::NOT_FOUND, "not found; try /metrics, /healthz, /readyz\n"),
+            _ => text(StatusCode::NOT_FOUND, "not found; try /metrics, /exchanges, /healthz, /readyz\n"),
         }
+    }
+
+    fn exchanges(&self, query: &str) -> Response<Full<Bytes>> {
+        let (status, kind, page) = match exchanges::page(self.recorder.recent(), query) {
+            Ok(page) => (StatusCode::OK, "application/json", page),
+            Err(why) => (StatusCode::BAD_REQUEST, "text/plain; charset=utf-8", why + "\n"),
+        };
+        let mut response = Response::new(Full::new(Bytes::from(page)));
+        *response.status_mut() = status;
+        response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
+        response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        response
     }
 
     fn metrics(&self, headers: &HeaderMap) -> Response<Full<Bytes>> {

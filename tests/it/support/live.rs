@@ -24,6 +24,8 @@ pub struct Live {
     pub address: SocketAddr,
     /// Where clients connect with TLS, if it was given a certificate.
     pub tls_address: Option<SocketAddr>,
+    /// Where metrics and records are served, if the test configured that.
+    pub admin: Option<SocketAddr>,
     upstream: TcpListener,
     records: mpsc::Receiver<Observation>,
     stop: Stop,
@@ -36,6 +38,15 @@ const PATIENCE: Duration = Duration::from_secs(60);
 impl Live {
     /// Starts it; `change` may alter the upstream, and with a pair there is a second listener that speaks TLS.
     pub async fn start(tls: Option<&KeyPair>, change: impl FnOnce(&mut Upstream)) -> Self {
+        Self::start_with(tls, change, |_| {}).await
+    }
+
+    /// The same; `configure` may alter the rest of the configuration.
+    pub async fn start_with(
+        tls: Option<&KeyPair>,
+        change: impl FnOnce(&mut Upstream),
+        configure: impl FnOnce(&mut Config),
+    ) -> Self {
         let upstream = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let port = upstream.local_addr().expect("an address").port();
         let mut configured = world::upstream("up", "127.0.0.1");
@@ -46,16 +57,17 @@ impl Live {
         let mut config = Config { listeners: Vec::new(), ..world::config(vec![Arc::new(configured)]) };
         config.listeners.push(Listener { address: any, tls: None });
         config.listeners.extend(tls.map(|pair| Listener { address: any, tls: Some(pair.clone()) }));
+        configure(&mut config);
         let clock = Clock::start();
         let (tell, records) = mpsc::channel(1000);
         let recorder = Recorder::new(&config, clock).expect("no file to open").with_listener(Box::new(move |record| {
             tell.try_send(record.clone()).expect("room for the record");
         }));
         let app = App::bind_with(&config, recorder, clock).expect("free ports");
-        let addresses = app.addresses();
+        let (addresses, admin) = (app.addresses(), app.admin_address());
         let stop = Stop::default();
         let running = tokio::spawn(app.run(stop.clone()));
-        Self { address: addresses[0], tls_address: addresses.get(1).copied(), upstream, records, stop, running }
+        Self { address: addresses[0], tls_address: addresses.get(1).copied(), admin, upstream, records, stop, running }
     }
 
     /// A client connects.
