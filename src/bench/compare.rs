@@ -9,13 +9,13 @@ use serde_json::{Value, json};
 use super::{
     client::Target,
     load::{CellResult, Done, Results},
-    numbers::{NUMBERS, Number, Unit, heading, load_label, signed_time},
-    plan::{Cell, Plan},
+    plan::{Cell, Load, Plan},
+    table::{NUMBERS, Number, load_json},
 };
 use crate::figures::{
     ABSENT, Sample,
     ratio::{self, Interval},
-    significant, table as text_table, time,
+    signed_time, significant, table as text_table, time,
 };
 
 /// From how many answers of each target a p99 is shown: with fewer it is the slowest one and nothing else.
@@ -49,7 +49,7 @@ pub(super) fn json(plan: &Plan, targets: &[Target], results: &Results) -> Value 
         };
         json!({
             "workload": &*cell.workload.name,
-            "load": load_label(cell.load),
+            "load": load_json(cell.load),
             "a": side(a, &compared.a),
             "b": side(b, &compared.b),
             "numbers": compared.rows,
@@ -131,8 +131,10 @@ impl Compared {
     fn of(cell: &Cell, result: &CellResult) -> Self {
         let of_target = |target: usize| result.targets.get(target).map_or(&[][..], Vec::as_slice);
         let (a, b) = (of_target(0), of_target(1));
-        let rows = NUMBERS.iter().flat_map(|number| {
-            let value = |done: &Done| number.of(&done.record, cell.load);
+        // In a closed loop nothing is due.
+        let closed = matches!(cell.load, Load::Closed(_));
+        let rows = NUMBERS.iter().filter(|number| !(closed && number.key.contains("_from_due"))).flat_map(|number| {
+            let value = |done: &Done| (number.of)(&done.record);
             let sample = |done: &[Done]| done.iter().filter_map(value).collect::<Sample>();
             let (sample_a, sample_b) = (sample(a), sample(b));
             let mut rows = vec![Row::of(number, 0.5, &sample_a, &sample_b)];
@@ -140,7 +142,8 @@ impl Compared {
             rows[0].pairs = pairs.len();
             rows[0].paired_difference_interval = ratio::paired(pairs);
             if sample_a.count().min(sample_b.count()) >= ENOUGH_FOR_P99 {
-                rows.push(Row::of(number, 0.99, &sample_a, &sample_b));
+                // The tail of a speed is at its low end.
+                rows.push(Row::of(number, if number.speed { 0.01 } else { 0.99 }, &sample_a, &sample_b));
             }
             rows
         });
@@ -185,7 +188,7 @@ impl Row {
             with_interval(value, interval, |value| self.show_difference(value), " … ")
         };
         vec![
-            format!("{} p{:.0}", self.number.name, self.quantile * 100.0),
+            format!("{} {}", self.number.name, if self.quantile == 0.5 { "p50" } else { "p99" }),
             shown(self.a),
             shown(self.b),
             with_interval(self.ratio, self.ratio_interval, |ratio| self.show_ratio(ratio), "–"),
@@ -203,14 +206,14 @@ impl Row {
     }
 
     fn show(&self, value: f64) -> String {
-        if self.number.unit == Unit::Seconds { time(value) } else { significant(value) }
+        if self.number.speed { significant(value) } else { time(value) }
     }
 
     fn show_difference(&self, value: f64) -> String {
-        match self.number.unit {
-            Unit::Seconds => signed_time(value),
-            Unit::TokensPerSecond if value < 0.0 => format!("−{}", significant(-value)),
-            Unit::TokensPerSecond => format!("+{}", significant(value)),
+        match self.number.speed {
+            false => signed_time(value),
+            true if value < 0.0 => format!("−{}", significant(-value)),
+            true => format!("+{}", significant(value)),
         }
     }
 
@@ -258,10 +261,7 @@ impl Row {
 
     /// `8.10 ms to 18.2 ms longer`: of an interval without zero.
     fn by(&self, interval: Interval) -> String {
-        let (less, more) = match self.number.unit {
-            Unit::Seconds => ("shorter", "longer"),
-            Unit::TokensPerSecond => ("lower", "higher"),
-        };
+        let (less, more) = if self.number.speed { ("lower", "higher") } else { ("shorter", "longer") };
         let (near, far, word) = if interval.high < 0.0 {
             (-interval.high, -interval.low, less)
         } else {
@@ -293,13 +293,13 @@ fn block(cell: &Cell, compared: &Compared, width: Option<u16>) -> String {
             table.add_row(fitted(cells));
         }
     }
-    let mut text = format!("{}\n\n{}\n\n", heading(cell), table.trim_fmt());
+    let mut text = format!("{} · {}\n\n{}\n\n", cell.workload.name, cell.load, table.trim_fmt());
     let _ = writeln!(text, "A: {}. B: {}.", compared.a.words(), compared.b.words());
-    if !compared.rows.iter().any(|row| row.quantile > 0.5) {
+    if !compared.rows.iter().any(|row| row.quantile != 0.5) {
         let _ = writeln!(text, "p99 is shown from {ENOUGH_FOR_P99} answers of each.");
     }
     let needed = ratio::enough(0.99);
-    if compared.rows.iter().any(|row| row.quantile > 0.5 && row.n_a.min(row.n_b) < needed) {
+    if compared.rows.iter().any(|row| row.quantile != 0.5 && row.n_a.min(row.n_b) < needed) {
         let _ = writeln!(text, "p99 has an interval from {needed} answers of each.");
     }
     for line in compared.words() {
@@ -341,7 +341,7 @@ mod tests {
         let b = (0..n).map(|number| done(1, number, drift(number))).collect();
         // As they ended, which is in no order.
         let a = (0..n).rev().map(|number| done(0, number, a_of(number, drift(number)))).collect();
-        Compared::of(&cell(), &CellResult { targets: vec![a, b], span_s: 1.0 })
+        Compared::of(&cell(), &CellResult { targets: vec![a, b], span_s: 1.0, held_back: false })
     }
 
     #[test]
@@ -376,7 +376,7 @@ mod tests {
             words[0]
         );
         assert_eq!(
-            words[3],
+            words[1],
             "end to end: no difference seen at n = 40 and 40; A − B lies between +0.00 µs and +0.00 µs."
         );
         assert_eq!(words.len(), 4, "an answer's TTFT was not observed at all: {words:?}");
@@ -398,7 +398,7 @@ mod tests {
         let text = block(&cell(), &twenty, Some(200));
         println!("{text}");
         let row = |start: &str| text.lines().find(|line| line.trim_start().starts_with(start)).unwrap().to_owned();
-        assert!(text.starts_with("1k_in_200_out, one at a time\n"), "{text}");
+        assert!(text.starts_with("1k_in_200_out · one at a time\n"), "{text}");
         assert!(row("TTFT p50").trim_end().ends_with("20"), "{text}");
         assert!(row("in pairs").contains("+100 ms (+100 ms … +100 ms)"), "{text}");
         assert!(row("answer TTFT").contains(ABSENT), "{text}");
@@ -435,7 +435,7 @@ mod tests {
     #[test]
     fn json_leaves_out_what_is_absent() {
         let rows = serde_json::to_value(compared(7, |_, b| b).rows).unwrap();
-        assert_eq!(rows[0]["number"], "ttft_seconds");
+        assert_eq!(rows[0]["number"], "ttft_s");
         assert_eq!(rows[0]["ratio_interval"]["estimate"], 1.0);
         assert!(rows[0]["ratio_interval"]["low"].as_f64() <= Some(1.0));
         assert_eq!((&rows[1]["n_a"], rows[1].get("a"), rows[1].get("ratio")), (&json!(0), None, None));

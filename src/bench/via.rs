@@ -16,10 +16,10 @@ use super::{
     client::Target,
     compare::ENOUGH_FOR_P99,
     load::{Done, Results},
-    numbers::{heading, load_label, signed_time},
     plan::Plan,
+    table::load_json,
 };
-use crate::figures::{ABSENT, Record, Sample, table as text_table, time};
+use crate::figures::{ABSENT, Record, Sample, signed_time, table as text_table, time};
 
 /// What client and gauge know of the same requests, by cell and target.
 #[derive(Debug)]
@@ -186,9 +186,9 @@ fn parts<'j, 'a>(
 pub(super) fn table(plan: &Plan, targets: &[Target], joined: &Joined<'_>, width: Option<u16>) -> String {
     let mut text = String::new();
     for (cell, target, part) in parts(plan, targets, joined) {
-        let title = format!("{}, {} ({})", heading(cell), target.name, target.model);
+        let title = format!("{} · {} · {}", cell.workload.name, cell.load, target.name);
         // Formatting into a string does not fail.
-        let _ = writeln!(text, "{title}: {} of {} requests joined", part.pairs.len(), part.requests);
+        let _ = writeln!(text, "\n{title}: {} of {} requests joined", part.pairs.len(), part.requests);
         for (count, why) in part.missing(joined.overrun, joined.fault.as_deref()) {
             let _ = writeln!(text, "{count} not: {why}.");
         }
@@ -259,7 +259,7 @@ pub(super) fn json(plan: &Plan, targets: &[Target], joined: &Joined<'_>) -> Valu
         let objects = |rows: Vec<Row>, columns: &[&str]| rows.iter().map(|row| row.json(columns)).collect::<Vec<_>>();
         json!({
             "workload": &*cell.workload.name,
-            "load": load_label(cell.load),
+            "load": load_json(cell.load),
             "target": &*target.name,
             "model": target.model,
             "requests": part.requests,
@@ -304,7 +304,10 @@ mod tests {
             trace_id,
             error: None,
         });
-        Results { cells: vec![CellResult { targets: vec![done.collect()], span_s: 1.0 }], stopped: false }
+        Results {
+            cells: vec![CellResult { targets: vec![done.collect()], span_s: 1.0, held_back: false }],
+            stopped: false,
+        }
     }
 
     /// So many requests, of which the gauge knows the first `known`.
@@ -312,7 +315,9 @@ mod tests {
         let ids: Vec<String> = (0..requests).map(|number| format!("{number:032x}")).collect();
         let results = results(ids.iter().map(|id| (id.clone(), records(id, provider).0)));
         let records = ids.iter().take(known).map(|id| (id.clone(), records(id, provider).1)).collect();
-        (results, Seen { records, ..Seen::default() })
+        let mut seen = Seen::default();
+        seen.records = records;
+        (results, seen)
     }
 
     fn median(rows: &[Row], name: &str, column: usize) -> Option<f64> {
