@@ -161,7 +161,6 @@ impl Client {
     /// Dropping the future closes the connection; nothing is heard of the request any more.
     pub(super) async fn ask(&self, target: &Target, ask: Ask) -> Answer {
         let clock = self.shared.clock;
-        let due = ask.due.unwrap_or_else(|| clock.now());
         let mut request = Request::new(());
         *request.method_mut() = Method::POST;
         *request.uri_mut() = target.path.clone().into();
@@ -172,6 +171,10 @@ impl Client {
         let (parts, ()) = request.into_parts();
 
         let recognised = recognise(&parts, Some(target.dialect));
+        let told = RequestScan::new(recognised, &parts).finish().unwrap_or_default();
+        let facts = RequestFacts { model: Some(target.model.clone()), stream: Some(true), ..told };
+
+        let due = ask.due.unwrap_or_else(|| clock.now());
         let mut seen = self.shared.begin(due);
         let id = seen.id;
         seen.upstream = Some(Arc::clone(&target.name));
@@ -191,8 +194,6 @@ impl Client {
             Marked::default(),
         );
         let mut open = Open::new(exchange, Arc::clone(&self.shared), Arc::clone(&self.nobody));
-        let told = RequestScan::new(recognised, &parts).finish().unwrap_or_default();
-        let facts = RequestFacts { model: Some(target.model.clone()), stream: Some(true), ..told };
         upload.start_with(facts, recorder, handles, due);
 
         let payload = Payload { left: ask.body, upload, clock, begun: due };
@@ -247,8 +248,8 @@ async fn drive(target: &Target, mut request: Request<Payload>, open: &mut Open, 
                     // Nobody gave a status.
                     exchange.seen().status = None;
                 }
-                let (stage, source) = (error.stage, innermost(&error));
-                return Ended { cause: Cause::Reset, why: Some(format!("{stage:?}: {source}")) };
+                let (stage, source) = (error.stage.as_str(), innermost(&error));
+                return Ended { cause: Cause::Reset, why: Some(format!("{stage}: {source}")) };
             }
         };
         let handed_over = clock.now();

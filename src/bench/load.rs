@@ -14,7 +14,7 @@ use fastrand::Rng;
 use tokio::{
     sync::{
         Semaphore,
-        mpsc::{self, UnboundedSender},
+        mpsc::{self, Sender},
     },
     task::JoinSet,
 };
@@ -171,7 +171,7 @@ pub(super) async fn run(asks: Arc<Asks>, stop: &Stop, mut on_event: impl FnMut(E
                 target.connect(workers.min(plan.runs)).await;
             }
         }
-        let (done, mut ended) = mpsc::unbounded_channel();
+        let (done, mut ended) = mpsc::channel(1024);
         let work = Work { asks: Arc::clone(&asks), cell: index, stop: stop.clone(), done };
         let mut tasks = JoinSet::new();
         match cell.load {
@@ -230,7 +230,7 @@ struct Work {
     asks: Arc<Asks>,
     cell: usize,
     stop: Stop,
-    done: UnboundedSender<Ended>,
+    done: Sender<Ended>,
 }
 
 impl Work {
@@ -252,7 +252,7 @@ impl Work {
                 let ask = asks.ask(cell, target, number, None);
                 let (over, line) = asks.done(cell, target, number, ask).await;
                 // Nobody listens any more where all is dropped.
-                let _ = done.send(Ended { done: over, line });
+                let _ = done.send(Ended { done: over, line }).await;
             }
         }
     }
@@ -288,7 +288,7 @@ impl Work {
             requests.spawn(async move {
                 let (over, line) = asks.done(cell, target, number, ask).await;
                 drop(permit);
-                let _ = done.send(Ended { done: over, line });
+                let _ = done.send(Ended { done: over, line }).await;
             });
             // Those that have ended need no memory.
             while requests.try_join_next().is_some() {}

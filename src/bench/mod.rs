@@ -125,8 +125,13 @@ impl Bench {
             if let Event::Done(done, _) = &event {
                 over(done);
             }
-            if let (Event::Done(_, line), Some(records), true) = (&event, records.as_mut(), written.is_ok()) {
-                written = writeln!(records, "{line}");
+            if let (Some(records), true) = (records.as_mut(), written.is_ok()) {
+                written = match event {
+                    Event::Done(_, line) => writeln!(records, "{line}"),
+                    // So that others can follow.
+                    Event::Tick => records.flush(),
+                    Event::Begin(_) => Ok(()),
+                };
             }
         });
         let results = results.await;

@@ -178,11 +178,18 @@ pub(super) fn text(plan: &Plan, targets: &[Target], results: &Results, width: Op
     if blocks > 1 {
         let _ = write!(text, "\n{}\n", overview(plan, targets, results, width));
     }
+    text.push_str(FOOT);
     if results.stopped {
         text.push_str("\nStopped early: what is above was measured until then.\n");
     }
     text
 }
+
+/// What the head of a table has no room for.
+const FOOT: &str = "
+TTFT counts from the request's departure; p99 of fewer than 100 values is the slowest one.
+Of tokens/s, p90 and p99 are what 90 % and 99 % of the answers reach at the least.
+";
 
 /// The numbers of one target in one cell.
 fn block(cell: &Cell, summary: &Summary<'_>, width: Option<u16>) -> String {
@@ -220,17 +227,16 @@ fn spread(sample: &Sample, speed: bool) -> Option<f64> {
 /// What the numbers do not say by themselves.
 fn notes(summary: &Summary<'_>) -> Vec<String> {
     let count = summary.count();
-    let mut notes = vec![format!("{} of {count} complete{}", summary.complete(), others(summary))];
-    if let Some(refused) = summary.rate_limited_share().filter(|share| *share > 0.0) {
-        notes[0] += &format!(" · 429 share {:.1} %", refused * 100.0);
-    }
-    let rates =
-        [(summary.requests_per_second(), "requests/s"), (summary.total_tokens_per_second(), "tokens/s in total")];
-    for (rate, what) in rates {
-        if let Some(rate) = rate {
-            notes[0] += &format!(" · {} {what}", significant(rate));
-        }
-    }
+    let mut parts = vec![format!("{} of {count} complete", summary.complete())];
+    let outcomes = summary.outcomes();
+    let others = outcomes.iter().filter(|(outcome, _)| **outcome != Outcome::Complete.as_str());
+    parts.extend(others.map(|(outcome, count)| format!("{count} {outcome}")));
+    let mut parts = vec![parts.join(", ")];
+    let refused = summary.rate_limited_share().filter(|share| *share > 0.0);
+    parts.extend(refused.map(|share| format!("429 share {:.1} %", share * 100.0)));
+    parts.extend(summary.requests_per_second().map(|rate| format!("{} requests/s", significant(rate))));
+    parts.extend(summary.total_tokens_per_second().map(|rate| format!("{} tokens/s in total", significant(rate))));
+    let mut notes = vec![parts.join(" · ")];
     let tokens = |of: fn(&Record) -> Option<u64>| summary.sample(move |record| of(record).map(|tokens| tokens as f64));
     let (input, output) = (tokens(|record| record.input_tokens), tokens(|record| record.output_tokens));
     if let (Some(some_in), Some(some_out)) = (input.quantile(0.5), output.quantile(0.5)) {
@@ -257,13 +263,6 @@ fn notes(summary: &Summary<'_>) -> Vec<String> {
         notes.push(format!("and {} other errors: --records has them all", errors.len() - MOST_ERRORS));
     }
     notes
-}
-
-/// The outcomes that are not complete, such as `, 2 truncated`.
-fn others(summary: &Summary<'_>) -> String {
-    let outcomes = summary.outcomes();
-    let others = outcomes.iter().filter(|(outcome, _)| **outcome != Outcome::Complete.as_str());
-    others.map(|(outcome, count)| format!(", {count} {outcome}")).collect()
 }
 
 /// A line per cell and target.
@@ -309,7 +308,7 @@ pub(super) fn json(plan: &Plan, targets: &[Target], results: &Results) -> Value 
             cells.push(cell_json(cell, &target.name, &Summary::new(result, index), result.held_back));
         }
     }
-    json!({
+    let mut value = json!({
         "plan": {
             "targets": targets.iter().map(|target| json!({
                 "name": &*target.name,
@@ -318,14 +317,17 @@ pub(super) fn json(plan: &Plan, targets: &[Target], results: &Results) -> Value 
                 "path": target.path.path(),
             })).collect::<Vec<_>>(),
             "runs": plan.runs,
-            "duration_s": plan.duration.map(|duration| duration.as_secs_f64()),
             "warm_up": plan.warm_up,
             "seed": plan.seed,
             "cached": plan.cached,
         },
         "stopped": results.stopped,
         "cells": cells,
-    })
+    });
+    if let Some(duration) = plan.duration {
+        value["plan"]["duration_s"] = duration.as_secs_f64().into();
+    }
+    value
 }
 
 /// A load for programs.
@@ -376,8 +378,9 @@ fn cell_json(cell: &Cell, target: &str, summary: &Summary<'_>, held_back: bool) 
 }
 
 /// Counts among the figures.
-const COUNTS: [(&str, fn(&Record) -> Option<u64>); 2] =
+const COUNTS: [(&str, Count); 2] =
     [("input_tokens", |record| record.input_tokens), ("output_tokens", |record| record.output_tokens)];
+type Count = fn(&Record) -> Option<u64>;
 
 /// `n`, quantiles, extremes and the mean; of speeds the low quantiles, which are their tail.
 fn figure(sample: &Sample, speed: bool) -> Value {

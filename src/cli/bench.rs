@@ -4,7 +4,7 @@ use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use clap::{Args, ValueEnum};
 
-use super::{count, duration, rate, seconds};
+use super::{count, rate, seconds};
 
 /// Flags of `bench`: whom to ask, what, how many at once, and what to do with what comes of it.
 #[derive(Args, Clone, Debug)]
@@ -65,8 +65,8 @@ pub struct BenchArgs {
     /// Requests before the measured ones, per provider and workload; they size the prompts and open connections
     #[arg(long, value_name = "N", default_value = "1")]
     pub warm_up: usize,
-    /// Give a request up after so long; it counts as an error
-    #[arg(long, value_name = "DURATION", default_value = "10min", value_parser = duration)]
+    /// Give a request up so long after it was due or begun; it counts as an error
+    #[arg(long, value_name = "DURATION", default_value = "10min", value_parser = seconds)]
     pub timeout: Duration,
     /// Seed of prompts and arrivals: the same prompts again may be answered from a cache [default: at random]
     #[arg(long, value_name = "N")]

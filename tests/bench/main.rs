@@ -1,0 +1,10 @@
+//! The command `bench`, as a user starts it: against simulated providers, scripted ones, none, and one that freezes.
+
+#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test that can't go on says so")]
+
+mod failures;
+mod frozen;
+mod provider;
+mod requests;
+mod results;
+mod support;
