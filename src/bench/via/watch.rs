@@ -55,7 +55,7 @@ impl Watch {
         let mut seen = Seen::default();
         let none = &mut HashMap::new();
         seen.fetch(admin, none).map_err(|error| {
-            let hint = "wanted is the admin address of a running streamgauge (`[admin] listen`, `--admin`) that serves /exchanges";
+            let hint = "wanted is the admin address of a running streamgauge (`[admin] address`, `--admin`) that serves /exchanges";
             io::Error::new(error.kind(), format!("--via {admin}: {error}; {hint}"))
         })?;
         let ((over, outstanding), (stop, stopped)) = (channel(), channel());
