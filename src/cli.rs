@@ -5,7 +5,7 @@ mod report;
 
 use std::{ffi::OsString, net::SocketAddr, path::PathBuf, time::Duration};
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 
 pub use self::{
     bench::{Arrivals, BenchArgs},
@@ -118,6 +118,28 @@ pub struct RunArgs {
         value_parser = truth
     )]
     pub ask_for_usage: bool,
+    /// Add `Server-Timing` to answers, so that browsers and clients see where the time before the answer's head went
+    ///
+    /// One header line more, behind the provider's own; for every route, a file sets it for single ones (`server_timing`). The
+    /// variable takes `true` and `false`. [default: no header is added]
+    #[arg(
+        long,
+        env = "STREAMGAUGE_SERVER_TIMING",
+        hide_env_values = true,
+        value_parser = truth
+    )]
+    pub server_timing: bool,
+    /// Add `X-Streamgauge-Id` to answers: the `id` of the request's record, to find it by
+    ///
+    /// For every route; a file sets it for single ones (`exchange_id`). The variable takes `true` and `false`. [default: no
+    /// header is added]
+    #[arg(
+        long,
+        env = "STREAMGAUGE_EXCHANGE_ID",
+        hide_env_values = true,
+        value_parser = truth
+    )]
+    pub exchange_id: bool,
     /// Where /metrics, /healthz and /readyz are served, or `off` [default: 127.0.0.1:9464]
     #[arg(long, value_name = "ADDR", env = "STREAMGAUGE_ADMIN", hide_env_values = true)]
     pub admin: Option<String>,
@@ -167,6 +189,8 @@ impl RunArgs {
             access_log: one(&self.access_log),
             log_level: one(&self.log_level),
             ask_for_usage: self.ask_for_usage,
+            server_timing: self.server_timing,
+            exchange_id: self.exchange_id,
         }
     }
 }
@@ -227,6 +251,16 @@ pub struct SimArgs {
     /// Leave the token counts (`usage`) out of the answers
     #[arg(long, env = "STREAMGAUGE_SIM_NO_USAGE", hide_env_values = true)]
     pub no_usage: bool,
+    /// How it tells its own times of each request, which are measured; a style is used where the API has a place for it,
+    /// elsewhere headers are
+    #[arg(
+        long,
+        value_name = "STYLE",
+        env = "STREAMGAUGE_SIM_REPORTS",
+        hide_env_values = true,
+        default_value = "headers"
+    )]
+    pub reports: Reports,
     /// Seed of all that is random; the same seed and requests give the same answers
     #[arg(long, value_name = "N", env = "STREAMGAUGE_SIM_SEED", hide_env_values = true, default_value = "1")]
     pub seed: u64,
@@ -245,6 +279,22 @@ pub struct SimArgs {
     /// How long such a stall lasts
     #[arg(long, value_name = "DURATION", env = "STREAMGAUGE_SIM_STALL", hide_env_values = true, default_value = "2s", value_parser = duration)]
     pub stall: Duration,
+}
+
+/// How a simulated provider tells its own times. Times of a body that belong to its usage are left out with it.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum Reports {
+    /// Not at all
+    None,
+    /// By a header, which on streams is fixed before the first token: `openai-processing-ms`, Anthropic's `server-timing`
+    #[default]
+    Headers,
+    /// In `x_groq.usage` of chat streams, in `usage` of plain answers: queue, prompt, completion, total without the queue
+    Groq,
+    /// In `time_info` of chat completions: queue, prompt, completion, total by the wall clock
+    Cerebras,
+    /// In `metrics` of chat completions and Responses: TTFT behind the queue, queue, generation
+    Vllm,
 }
 
 /// Flags of `health`.
@@ -298,7 +348,7 @@ Example:
   streamgauge health --admin 127.0.0.1:9464";
 
 /// Measures LLM token streams as they pass: a transparent proxy that times every answer of your provider (time to first
-/// token, cadence, total) and its own overhead, and changes nothing unless told to (`--ask-for-usage`).
+/// token, cadence, total) and its own overhead, and changes nothing unless told to (`--ask-for-usage`, `--server-timing`, `--exchange-id`).
 #[derive(Parser, Debug)]
 #[command(
     name = "streamgauge",

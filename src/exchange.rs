@@ -372,10 +372,12 @@ impl Exchange {
         self.seen.flags.tainted = true;
     }
 
-    /// The gateway answers by itself.
-    pub fn answer(&mut self, answered: Answered) {
+    /// The gateway answers by itself; what was still dialling is given up.
+    pub fn answer(&mut self, now: Stamp, answered: Answered) {
         self.answered = Some(answered);
         self.seen.status = Some(answered.status);
+        self.take_dialled(now);
+        self.seen.timeline.request_end = self.seen.timeline.request_end.or_else(|| self.upload.ended());
     }
 
     /// Ends the exchange and books it.

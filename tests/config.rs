@@ -12,7 +12,7 @@ use std::{
 
 use streamgauge::{
     cli::{self, Command, RunArgs},
-    config::{Config, HttpVersion, LogTarget, Matches, Overrides},
+    config::{Adds, Config, HttpVersion, LogTarget, Matches, Overrides, Route},
     dialect::Dialect,
 };
 
@@ -119,7 +119,7 @@ fn a_full_configuration_writes_back_equal() {
         first_byte = \"3s\"\nidle = \"4s 500ms\"\ntotal = \"1h\"\nmax_connections = 7\npool_wait = \"8ms\"\n\
         max_streams_per_connection = 9\nidle_connection = \"10s\"\nmax_connection_age = \"11s\"\ndns_ttl = \"12s\"\n\
         [[upstreams]]\nurl = \"http://b.example:81\"\n\
-        [[routes]]\ndefault = true\nupstream = \"a\"\nask_for_usage = true\n\
+        [[routes]]\ndefault = true\nupstream = \"a\"\nask_for_usage = true\nserver_timing = true\nexchange_id = true\n\
         [[routes]]\nhost = \"B.example\"\nupstream = \"b.example\"\n\
         [[routes]]\npath_prefix = \"/\"\nupstream = \"a\"\n\
         [metrics]\nmax_series = 1_000\ndeadlines = []\n[[metrics.workloads]]\nname = \"w\"\ninput_tokens = [0x10, 20]\n\
@@ -210,6 +210,8 @@ fn variables_stand_between_flags_and_file() {
             .env("STREAMGAUGE_LOG_LEVEL", "debug")
             .env("STREAMGAUGE_WORKERS", "")
             .env("STREAMGAUGE_ASK_FOR_USAGE", "true")
+            .env("STREAMGAUGE_SERVER_TIMING", "1")
+            .env("STREAMGAUGE_EXCHANGE_ID", "no")
             .env("STREAMGAUGE_UPSTREAM", "")
             .output()
             .unwrap();
@@ -222,6 +224,8 @@ fn variables_stand_between_flags_and_file() {
     assert_eq!(config.listeners[1].address.port(), 12);
     assert_eq!((&*config.upstreams[0].name, config.workers), ("openai", None), "an empty variable is none");
     assert!(config.routes.iter().all(|route| route.ask_for_usage), "a variable without a value of its own");
+    let adds = Adds { server_timing: true, exchange_id: false };
+    assert!(config.routes.iter().all(|route| route.adds == adds), "{:?}", config.routes);
     let check = args("streamgauge check").config().unwrap();
     assert_eq!(check.log_level, "debug", "a variable does not hinder a subcommand");
     assert!(matches!(cli::parse_from(["streamgauge", "version"]), Ok(Command::Version)));
@@ -253,7 +257,7 @@ fn help_shows_every_flag_with_its_variable() {
     let help = help.to_string();
     let (options, _) = help.split_once("Examples:").unwrap();
     let flags: Vec<&str> = options.lines().filter_map(|line| line.trim_start().strip_prefix("--")).collect();
-    assert_eq!(flags.len(), 11, "{flags:?}");
+    assert_eq!(flags.len(), 13, "{flags:?}");
     for flag in flags {
         let name = flag.split(' ').next().unwrap();
         let variable = format!("[env: STREAMGAUGE_{}]", name.to_uppercase().replace('-', "_"));
@@ -282,20 +286,29 @@ fn a_provider_hint_is_the_name_of_a_dialect_that_is_read() {
 }
 
 #[test]
-fn usage_is_asked_for_where_a_route_or_the_flag_says_so() {
-    let asks = |config: &Config| config.routes.iter().map(|route| route.ask_for_usage).collect::<Vec<_>>();
+fn what_changes_bytes_is_on_where_a_route_or_the_flag_says_so() {
+    let asks = |config: &Config| {
+        let each = |route: &Route| (route.ask_for_usage, route.adds.server_timing, route.adds.exchange_id);
+        let each: Vec<_> = config.routes.iter().map(each).collect();
+        assert!(each.iter().all(|(usage, timing, id)| usage == timing && usage == id), "{each:?}");
+        each.into_iter().map(|(usage, ..)| usage).collect::<Vec<_>>()
+    };
     let file = format!(
-        "{TWO}[[routes]]\ndefault = true\nupstream = \"a\"\nask_for_usage = true\n\
+        "{TWO}[[routes]]\ndefault = true\nupstream = \"a\"\nask_for_usage = true\nserver_timing = true\n\
+         exchange_id = true\n\
          [[routes]]\npath_prefix = \"/b\"\nupstream = \"b\"\n"
     );
     assert_eq!(asks(&read(&file).unwrap()), [false, true]);
-    let all = Overrides { ask_for_usage: true, ..Overrides::default() };
+    let all = Overrides { ask_for_usage: true, server_timing: true, exchange_id: true, ..Overrides::default() };
     assert_eq!(asks(&Config::from_toml(&file, Path::new("f.toml"), &all).unwrap()), [true, true]);
     assert_eq!(asks(&read(ONE).unwrap()), [false]);
     assert_eq!(asks(&Config::from_toml(ONE, Path::new("f.toml"), &all).unwrap()), [true]);
     let flags = "streamgauge --upstream a=https://a.example --upstream b=https://b.example";
     assert_eq!(asks(&args(flags).config().unwrap()), [false, false]);
-    assert_eq!(asks(&args(&format!("{flags} --ask-for-usage")).config().unwrap()), [true, true]);
+    assert_eq!(
+        asks(&args(&format!("{flags} --ask-for-usage --server-timing --exchange-id")).config().unwrap()),
+        [true, true]
+    );
 }
 
 /// Each a fault a user makes; the snapshot is what they read.

@@ -168,7 +168,10 @@ pub(super) async fn run(asks: Arc<Asks>, stop: &Stop, mut on_event: impl FnMut(E
         if let Load::Closed(workers) = cell.load {
             // Whoever keeps so many requests under way has the connections: dialling each once is nobody's steady state.
             for target in &*asks.targets {
-                target.connect(workers.min(plan.runs)).await;
+                tokio::select! {
+                    () = target.connect(workers.min(plan.runs)) => {}
+                    () = stop.asked() => {}
+                }
             }
         }
         let (done, mut ended) = mpsc::channel(1024);
@@ -191,25 +194,27 @@ pub(super) async fn run(asks: Arc<Asks>, stop: &Stop, mut on_event: impl FnMut(E
         let (mut first, mut last): (Option<Stamp>, Option<Stamp>) = (None, None);
         let mut tick = tokio::time::interval(Duration::from_millis(250));
         let mut cutting = std::pin::pin!(stop.cutting());
-        loop {
+        let cut = loop {
             tokio::select! {
                 // The senders are gone once all tasks have ended.
                 ended = ended.recv() => {
-                    let Some(Ended { done, line }) = ended else { break };
+                    let Some(Ended { done, line }) = ended else { break false };
                     on_event(Event::Done(&done, &line));
                     first = Some(first.map_or(done.due, |first| first.min(done.due)));
                     last = Some(last.map_or(done.end, |last| last.max(done.end)));
                     result.targets[done.target].push(done);
                 }
                 _ = tick.tick() => on_event(Event::Tick),
-                () = &mut cutting => break,
+                () = &mut cutting => break true,
             }
-        }
+        };
         result.span_s = first.zip(last).map_or(0.0, |(first, last)| last.since(first).seconds());
-        while let Some(ended) = tasks.try_join_next() {
+        if cut {
+            tasks.abort_all();
+        }
+        while let Some(ended) = tasks.join_next().await {
             result.held_back |= ended.unwrap_or(false);
         }
-        tasks.shutdown().await;
         if stop.is_asked() {
             results.stopped = true;
             break;

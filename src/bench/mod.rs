@@ -214,7 +214,8 @@ fn output(bench: &Bench, results: &Results, joined: Option<&Joined<'_>>, as_json
         return format!("{value:#}\n");
     }
     let width = setup::width();
-    let mut text = table::text(plan, targets, results, width);
+    let names: Vec<&str> = targets.iter().map(|target| &*target.name).collect();
+    let mut text = table::text(plan, &names, results, width);
     if targets.len() > 1 {
         text += &compare::table(plan, targets, results, width);
     }

@@ -36,6 +36,8 @@ pub(super) fn bench(arguments: &BenchArgs) -> Result<Bench, String> {
     let plan = Plan::new(arguments, urls.len())?;
     let fields = fields(&arguments.fields)?;
     let mut config = config(&urls)?;
+    // Each is handed out once, and kept by whoever takes it.
+    config.recent = 0;
     let mut spoken = Vec::new();
     for (index, (upstream, (flag, url))) in config.upstreams.iter_mut().zip(&urls).enumerate() {
         let one = |values: &[String]| values.get(index).or(values.last()).cloned();

@@ -148,18 +148,18 @@ impl<'a> Summary<'a> {
 /// Different errors that are shown of one target in one cell.
 const MOST_ERRORS: usize = 5;
 
-/// All cells, one block each, and where there are several a table of them.
-pub(super) fn text(plan: &Plan, targets: &[Target], results: &Results, width: Option<u16>) -> String {
+/// All cells, one block each, and where there are several a table of them. `names` are the targets'.
+pub(super) fn text(plan: &Plan, names: &[&str], results: &Results, width: Option<u16>) -> String {
     let mut text = String::new();
     let mut blocks = 0;
     for (cell, result) in plan.cells.iter().zip(&results.cells) {
-        for (index, target) in targets.iter().enumerate() {
+        for (index, name) in names.iter().enumerate() {
             let summary = Summary::new(result, index);
             if summary.count() == 0 {
                 continue;
             }
             blocks += 1;
-            let name = if targets.len() > 1 { format!(" · {}", target.name) } else { String::new() };
+            let name = if names.len() > 1 { format!(" · {name}") } else { String::new() };
             // Formatting into a string does not fail.
             let _ = write!(text, "\n{} · {}{name}\n\n", cell.workload.name, cell.load);
             text.push_str(&block(cell, &summary, width));
@@ -176,7 +176,7 @@ pub(super) fn text(plan: &Plan, targets: &[Target], results: &Results, width: Op
         }
     }
     if blocks > 1 {
-        let _ = write!(text, "\n{}\n", overview(plan, targets, results, width));
+        let _ = write!(text, "\n{}\n", overview(plan, names, results, width));
     }
     text.push_str(FOOT);
     if results.stopped {
@@ -265,36 +265,37 @@ fn notes(summary: &Summary<'_>) -> Vec<String> {
     notes
 }
 
-/// A line per cell and target.
-fn overview(plan: &Plan, targets: &[Target], results: &Results, width: Option<u16>) -> String {
-    let head = [
-        "workload",
-        "load",
-        "provider",
-        "complete",
-        "TTFT\np50",
-        "TTFT\np99",
-        "end to end\np50",
-        "tokens/s\np50",
-        "tokens/s\nin total",
-    ];
-    let mut table = table(&head, 3..9, width);
+/// A line per cell and target. A narrow terminal gets the columns that there is room for.
+fn overview(plan: &Plan, names: &[&str], results: &Results, width: Option<u16>) -> String {
+    let narrow = width.is_some_and(|width| width < 110);
+    let mut head = vec!["workload", "load"];
+    if names.len() > 1 {
+        head.push("provider");
+    }
+    let numbers = ["complete", "TTFT\np50", "TTFT\np99", "tokens/s\np50", "end to end\np50", "tokens/s\nin total"];
+    let numbers = &numbers[..if narrow { 4 } else { 6 }];
+    let labels = head.len();
+    head.extend(numbers);
+    let mut table = table(&head, labels..head.len(), width);
     let shown = |value: Option<f64>, show: fn(f64) -> String| value.map_or_else(|| ABSENT.to_owned(), show);
     for (cell, result) in plan.cells.iter().zip(&results.cells) {
-        for (index, target) in targets.iter().enumerate() {
+        for (index, name) in names.iter().enumerate() {
             let summary = Summary::new(result, index);
             let quantile = |of: fn(&Record) -> Option<f64>, q| summary.sample(of).quantile(q);
-            table.add_row([
-                cell.workload.name.to_string(),
-                cell.load.to_string(),
-                target.name.to_string(),
+            let mut row = vec![cell.workload.name.to_string(), cell.load.to_string()];
+            if names.len() > 1 {
+                row.push((*name).to_owned());
+            }
+            row.extend([
                 format!("{}/{}", summary.complete(), summary.count()),
                 shown(quantile(|record| record.ttft_s, 0.5), time),
                 shown(quantile(|record| record.ttft_s, 0.99), time),
-                shown(quantile(|record| whole(record)?.duration_s, 0.5), time),
                 shown(quantile(|record| record.output_tokens_per_second, 0.5), significant),
+                shown(quantile(|record| whole(record)?.duration_s, 0.5), time),
                 shown(summary.total_tokens_per_second(), significant),
             ]);
+            row.truncate(head.len());
+            table.add_row(row);
         }
     }
     table.trim_fmt()
@@ -402,4 +403,96 @@ fn figure(sample: &Sample, speed: bool) -> Value {
         figure["p99_over_p50"] = spread.into();
     }
     figure
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::{bench::plan::Workload, clock::Stamp};
+
+    fn done(target: usize, number: usize, ttft_s: f64, record: Record) -> Done {
+        let record = Record { ttft_s: Some(ttft_s), client_ttft_s: Some(ttft_s + 0.001), ..record };
+        let error = (record.outcome != "complete").then(|| format!("status 503: {}", number % 2));
+        let (due, end, trace_id) = (Stamp::ORIGIN, Stamp::ORIGIN, String::new());
+        Done { cell: 0, target, number, due, end, record, trace_id, error }
+    }
+
+    fn complete(tokens: Option<u64>) -> Record {
+        let speed = tokens.map(|tokens| tokens as f64 / 2.0);
+        Record {
+            outcome: "complete".to_owned(),
+            duration_s: Some(2.0),
+            output_tokens: tokens,
+            output_tokens_per_second: speed,
+            end_to_end_tokens_per_second: speed,
+            ..Record::default()
+        }
+    }
+
+    fn plan(loads: &[Load]) -> Plan {
+        let workload = Workload { name: Arc::from("10k_in_1k_out"), input_tokens: 10_000, output_tokens: 1_000 };
+        let cells = loads.iter().map(|load| Cell { workload: workload.clone(), load: *load }).collect();
+        Plan { cells, runs: 20, duration: None, warm_up: 1, seed: 1, cached: false }
+    }
+
+    fn two_targets() -> CellResult {
+        let of = |target| (0..20).map(|number| done(target, number, 0.1 * (number + 1) as f64, complete(Some(100))));
+        CellResult { targets: vec![of(0).collect(), of(1).collect()], span_s: 10.0, held_back: false }
+    }
+
+    #[test]
+    fn every_line_fits_into_eighty_columns() {
+        let plan = plan(&[Load::Closed(8), Load::Open(12.5, Arrivals::Poisson)]);
+        let results = Results { cells: vec![two_targets(), two_targets()], stopped: false };
+        let text = text(&plan, &["127.0.0.1:9000", "127.0.0.1:9001"], &results, Some(80));
+        let long: Vec<_> = text.lines().filter(|line| line.chars().count() > 80 && !line.contains(" of ")).collect();
+        assert!(long.is_empty(), "{long:#?}");
+        assert!(text.contains("10k_in_1k_out · 12.5/s · 127.0.0.1:9001"), "{text}");
+    }
+
+    #[test]
+    fn a_tail_is_the_slow_end_of_times_and_of_speeds() {
+        let speeds = (1..=100).map(|number| {
+            let record = Record { output_tokens_per_second: Some(f64::from(number)), ..complete(None) };
+            done(0, 0, f64::from(number), record)
+        });
+        let result = CellResult { targets: vec![speeds.collect()], span_s: 1.0, held_back: false };
+        let cell = &plan(&[Load::Closed(1)]).cells[0];
+        let block = block(cell, &Summary::new(&result, 0), None);
+        let row = |name: &str| {
+            let line = block.lines().find(|line| line.trim_start().starts_with(name)).unwrap();
+            line.split("  ").map(str::trim).filter(|cell| !cell.is_empty()).map(str::to_owned).collect::<Vec<_>>()
+        };
+        assert_eq!(row("TTFT  "), ["TTFT", "100", "50.0 s", "90.0 s", "99.0 s", "1.98"]);
+        assert_eq!(row("tokens/s  "), ["tokens/s", "100", "50.0", "10.0", "1.00", "50.0"]);
+        assert!(block.contains("TTFT from begin") && !block.contains("due"), "nothing is due in a closed loop");
+    }
+
+    #[test]
+    fn a_sum_with_an_unknown_part_is_unknown() {
+        let all = |tokens: [Option<u64>; 2]| CellResult {
+            targets: vec![tokens.into_iter().map(|tokens| done(0, 0, 0.1, complete(tokens))).collect()],
+            span_s: 4.0,
+            held_back: false,
+        };
+        let result = all([Some(100), Some(20)]);
+        assert_eq!(Summary::new(&result, 0).total_tokens_per_second(), Some(30.0));
+        let result = all([Some(100), None]);
+        let summary = Summary::new(&result, 0);
+        assert_eq!((summary.total_tokens_per_second(), summary.without_usage()), (None, 1));
+        assert_eq!(summary.requests_per_second(), Some(0.5));
+    }
+
+    #[test]
+    fn failures_are_counted_by_outcome_and_told_the_most_frequent_first() {
+        let failed = |number| done(0, number, 0.1, Record { outcome: "upstream_5xx".to_owned(), ..Record::default() });
+        let mut all: Vec<Done> = (0..3).map(failed).collect();
+        all.push(done(0, 9, 0.1, complete(Some(5))));
+        let result = CellResult { targets: vec![all], span_s: 1.0, held_back: false };
+        let notes = notes(&Summary::new(&result, 0));
+        assert_eq!(notes[0], "1 of 4 complete, 3 upstream_5xx · 1.00 requests/s · 5.00 tokens/s in total");
+        assert_eq!(notes[notes.len() - 2..], ["2 × status 503: 0", "1 × status 503: 1"]);
+    }
 }

@@ -107,6 +107,8 @@ fn route(out: &mut Writer, route: &Route) {
     }
     out.text("upstream", &route.upstream.name);
     out.bare("ask_for_usage", route.ask_for_usage);
+    out.bare("server_timing", route.adds.server_timing);
+    out.bare("exchange_id", route.adds.exchange_id);
 }
 
 fn workload(out: &mut Writer, workload: &Workload) {

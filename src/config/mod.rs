@@ -94,6 +94,10 @@ pub struct Overrides {
     pub log_level: Option<String>,
     /// Every route asks for usage; without it each says for itself.
     pub ask_for_usage: bool,
+    /// Every route adds `Server-Timing`; without it each says for itself.
+    pub server_timing: bool,
+    /// Every route adds the exchange's id; without it each says for itself.
+    pub exchange_id: bool,
 }
 
 /// One address clients connect to.
@@ -223,10 +227,21 @@ pub struct Route {
     pub strip_prefix: bool,
     /// Chat completions that stream and do not say whether they want their usage are made to ask for it.
     pub ask_for_usage: bool,
+    /// Headers that answers get.
+    pub adds: Adds,
     /// Where it leads.
     pub upstream: Arc<Upstream>,
     /// Its place in [`Config::upstreams`], so that what belongs to an upstream can be kept in a list beside them.
     pub upstream_index: usize,
+}
+
+/// Headers that a route's answers get beside their own; none unless set.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Adds {
+    /// `Server-Timing`, with the stages up to the answer's head.
+    pub server_timing: bool,
+    /// `X-Streamgauge-Id`, the exchange's id.
+    pub exchange_id: bool,
 }
 
 /// What a route matches.

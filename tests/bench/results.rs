@@ -5,7 +5,7 @@ use std::{collections::HashSet, io::Write, process::Stdio};
 use rustix::process::{Pid, Signal, kill_process};
 use streamgauge::figures::{Record, Sample};
 
-use crate::support::{Records, Started, bench, json, program, texts};
+use crate::support::{Records, Started, bench, json, texts};
 
 #[test]
 fn figures_are_those_of_the_script_and_of_the_records() {
@@ -34,7 +34,10 @@ fn figures_are_those_of_the_script_and_of_the_records() {
         for (key, of) in numbers {
             let sample: Sample = lines.iter().filter_map(of).collect();
             let figure = &cell["figures"][key];
-            assert_eq!((figure["n"].as_u64(), figure["p50"].as_f64()), (Some(10), sample.quantile(0.5)), "{key}");
+            let n = figure["n"].as_u64().unwrap();
+            assert_eq!((n, figure["p50"].as_f64()), (sample.count() as u64, sample.quantile(0.5)), "{key}");
+            // A machine that stood still for a fifth of a second has seen a burst, which has no speed.
+            assert!(n == 10 || (n > 0 && key == "output_tokens_per_second"), "{key}: {n}");
             assert_eq!(figure["max"].as_f64(), sample.quantile(1.0), "{key}");
         }
         let figure = |key: &str, of: &str| cell["figures"][key][of].as_f64().unwrap();
@@ -173,6 +176,4 @@ fn a_duration_ends_it_whatever_the_runs() {
     let result = json(&output);
     assert_eq!(result["cells"][0]["n"], 30, "as many as are due before it is over");
     assert_eq!(result["cells"][0]["load"], serde_json::json!({"rate": 30.0, "arrivals": "even"}));
-    let help = String::from_utf8(program(&["bench", "--help"]).output().unwrap().stdout).unwrap();
-    assert!(help.contains("--duration <DURATION>") && help.contains("with `--duration` as many as fit"), "{help}");
 }

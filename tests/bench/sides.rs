@@ -86,7 +86,7 @@ fn each_request_is_joined_with_what_the_gauge_saw_of_it() {
     assert_eq!(via["not_joined"], Value::Array(Vec::new()));
 
     // The gauge's column is what its own listener was told, the warm-up left out.
-    let observed = gauge.observed.lock().unwrap();
+    let observed = gauge.observed.lock().unwrap().clone();
     let measured: Vec<&Observation> = observed.iter().filter(|seen| seen.facts.usage.output == Some(20)).collect();
     assert_eq!(measured.len(), 120);
     let ttft: Sample = measured.iter().filter_map(|seen| Some(seen.timeline.ttft()?.seconds())).collect();

@@ -6,6 +6,7 @@
 #![expect(clippy::expect_used, clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 #![expect(unreachable_pub, reason = "a crate of tests has no outside")]
 
+mod added_headers;
 mod admin;
 mod ask_for_usage;
 mod backpressure;
@@ -27,3 +28,4 @@ mod transparency;
 mod tunnel;
 mod turns;
 mod versions;
+mod waiting;

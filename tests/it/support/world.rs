@@ -4,7 +4,7 @@ use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 
 use streamgauge::{
     clock::Clock,
-    config::{Config, HttpVersion, Limits, Matches, Metrics, Roots, Route, Upstream, UpstreamLimits},
+    config::{Adds, Config, HttpVersion, Limits, Matches, Metrics, Roots, Route, Upstream, UpstreamLimits},
     net::BoxIo,
     observation::Observation,
     proxy::Gateway,
@@ -271,6 +271,7 @@ pub fn config(upstreams: Vec<Arc<Upstream>>) -> Config {
             matches: Matches::Default,
             strip_prefix: false,
             ask_for_usage: false,
+            adds: Adds::default(),
             upstream: first,
             upstream_index: 0,
         }],
