@@ -195,8 +195,10 @@ impl Client {
         );
         let mut open = Open::new(exchange, Arc::clone(&self.shared), Arc::clone(&self.nobody));
         upload.start_with(facts, recorder, handles, due);
+        // The whole of it was there when it began.
+        upload.note_received(due);
 
-        let payload = Payload { left: ask.body, upload, clock, begun: due };
+        let payload = Payload { left: ask.body, upload, clock };
         let request = Request::from_parts(parts, payload);
         let total = target.upstream.limits.total;
         let answered = drive(target, request, &mut open, clock);
@@ -356,7 +358,6 @@ pub(super) struct Payload {
     left: Bytes,
     upload: Arc<Upload>,
     clock: Clock,
-    begun: Stamp,
 }
 
 impl fmt::Debug for Payload {
@@ -382,8 +383,7 @@ impl Body for Payload {
         }
         let piece = this.left.split_to(PIECE.min(this.left.len()));
         if this.left.is_empty() {
-            // The whole request was there when it began.
-            this.upload.note_end(this.begun, this.clock.now(), Nanos::ZERO);
+            this.upload.note_handed_over(this.clock.now());
         }
         Poll::Ready(Some(Ok(Frame::data(piece))))
     }

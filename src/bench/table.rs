@@ -438,8 +438,10 @@ mod tests {
     }
 
     fn two_targets() -> CellResult {
-        let of = |target| (0..20).map(|number| done(target, number, 0.1 * (number + 1) as f64, complete(Some(100))));
-        CellResult { targets: vec![of(0).collect(), of(1).collect()], span_s: 10.0, held_back: false }
+        let of = |target| {
+            (1..=20).map(|number| done(target, number, 0.1 * number as f64, complete(Some(100)))).collect::<Vec<_>>()
+        };
+        CellResult { targets: vec![of(0), of(1)], span_s: 10.0, held_back: false }
     }
 
     #[test]

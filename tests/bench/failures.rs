@@ -52,9 +52,17 @@ fn nobody_there_is_said_before_anything_is_spent() {
     let expected =
         format!("nothing was measured: http://{closed}/v1/chat/completions: no connection: tcp: Connection refused");
     assert!(text.contains(&expected), "{text}");
-    let output = bench(&format!("http://{closed}"), "--warm-up 0 --runs 2 --json").output().unwrap();
+    let records = Records::new();
+    let output = bench(&format!("http://{closed}"), "--warm-up 0 --runs 2 --json")
+        .args(["--records", records.path()])
+        .output()
+        .unwrap();
     assert_eq!(output.status.code(), Some(1));
     assert_eq!(json(&output)["cells"][0]["outcomes"], serde_json::json!({"unreachable": 2}));
+    for record in records.read() {
+        assert_eq!((record.status, record.attempts, record.duration_s), (None, 1, None), "nobody answered");
+        assert!(record.stages_s["tcp"] > 0.0 && record.stages_s["receive"] == 0.0, "{record:?}");
+    }
 }
 
 #[test]
