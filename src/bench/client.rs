@@ -244,7 +244,7 @@ async fn drive(target: &Target, mut request: Request<Payload>, open: &mut Open, 
                     _ => Limit::Connect,
                 });
                 if let Some(exchange) = open.exchange() {
-                    exchange.answer(Answered { outcome: Outcome::Unreachable, limit, status: 0 });
+                    exchange.answer(clock.now(), Answered { outcome: Outcome::Unreachable, limit, status: 0 });
                     // Nobody gave a status.
                     exchange.seen().status = None;
                 }
