@@ -130,7 +130,7 @@ impl Client {
         }));
         let recorder = Arc::new(recorder);
         let targets = config.upstreams.iter().zip(spoken).map(|(upstream, spoken)| {
-            let connector = Connector::new(Arc::clone(upstream), Arc::new(TcpDial), clock).map_err(io::Error::other)?;
+            let connector = Connector::new(Arc::clone(upstream), Arc::new(TcpDial { kernel_stamps: true }), clock).map_err(io::Error::other)?;
             let Spoken { model, dialect, path, headers, fields } = spoken;
             Ok(Target {
                 name: Arc::clone(&upstream.name),
