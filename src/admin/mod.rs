@@ -45,17 +45,29 @@ impl Admin {
         ready: Arc<AtomicBool>,
         clock: Clock,
     ) -> io::Result<Self> {
+        let pages = Pages { recorder, ready, clock };
+        Self::serve("admin", address, move |request| pages.answer(request))
+    }
+
+    /// The same for pages of one's own; `name` is what messages call the listener.
+    ///
+    /// # Errors
+    /// As [`Admin::bind`].
+    pub fn serve(
+        name: &'static str,
+        address: SocketAddr,
+        answer: impl Fn(&Request<Incoming>) -> Response<Full<Bytes>> + Send + Sync + 'static,
+    ) -> io::Result<Self> {
         let listener = std_listener(address)
-            .map_err(|error| io::Error::new(error.kind(), format!("can't listen on {address} (admin): {error}")))?;
+            .map_err(|error| io::Error::new(error.kind(), format!("can't listen on {address} ({name}): {error}")))?;
         let address = listener.local_addr()?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let (stop, stopped) = oneshot::channel();
-        let pages = Arc::new(Pages { recorder, ready, clock });
-        let thread = std::thread::Builder::new().name("admin".into()).spawn(move || {
+        let thread = std::thread::Builder::new().name(name.into()).spawn(move || {
             runtime.block_on(async move {
                 match TcpListener::from_std(listener) {
-                    Ok(listener) => serve(listener, pages, stopped).await,
-                    Err(error) => tracing::error!(%error, "the admin listener can't be served"),
+                    Ok(listener) => serve(listener, Arc::new(answer), stopped).await,
+                    Err(error) => tracing::error!(%error, "the {name} listener can't be served"),
                 }
             });
         })?;
@@ -92,7 +104,11 @@ struct Pages {
     clock: Clock,
 }
 
-async fn serve(listener: TcpListener, pages: Arc<Pages>, mut stopped: oneshot::Receiver<()>) {
+async fn serve(
+    listener: TcpListener,
+    answer: Arc<impl Fn(&Request<Incoming>) -> Response<Full<Bytes>> + Send + Sync + 'static>,
+    mut stopped: oneshot::Receiver<()>,
+) {
     loop {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
@@ -103,9 +119,9 @@ async fn serve(listener: TcpListener, pages: Arc<Pages>, mut stopped: oneshot::R
             tokio::time::sleep(Duration::from_millis(50)).await;
             continue;
         };
-        let pages = Arc::clone(&pages);
+        let answer = Arc::clone(&answer);
         let service = service_fn(move |request| {
-            let answer = pages.answer(&request);
+            let answer = answer(&request);
             async move { Ok::<_, Infallible>(answer) }
         });
         let connection = http1::Builder::new()

@@ -22,9 +22,10 @@ use std::{
 
 use self::{
     client::{Client, Target},
-    load::{Asks, Event, Results},
+    load::{Asks, Done, Event, Results},
     plan::Plan,
     progress::Progress,
+    via::{Joined, Watch},
 };
 use crate::{
     app::{self, Stop},
@@ -108,12 +109,12 @@ impl Bench {
         }
     }
 
-    /// Carries the whole plan out once, with its progress shown and its records written; no result is printed. Warm-ups
-    /// are the caller's.
+    /// Carries the whole plan out once, with its progress shown and its records written, and tells `over` of each request;
+    /// no result is printed. Warm-ups are the caller's.
     ///
     /// # Errors
     /// If records can't be written.
-    async fn measure(&mut self, stop: &Stop) -> io::Result<Results> {
+    async fn measure(&mut self, stop: &Stop, mut over: impl FnMut(&Done)) -> io::Result<Results> {
         let asks = Arc::new(self.asks());
         self.round += 1;
         let plan = &self.plan;
@@ -121,6 +122,9 @@ impl Bench {
         let (records, mut written) = (&mut self.records, Ok(()));
         let results = load::run(asks, stop, |event| {
             progress.follow(plan, &event);
+            if let Event::Done(done, _) = &event {
+                over(done);
+            }
             if let (Some(records), true) = (records.as_mut(), written.is_ok()) {
                 written = match event {
                     Event::Done(_, line) => writeln!(records, "{line}"),
@@ -162,16 +166,10 @@ pub fn main(arguments: &BenchArgs) -> io::Result<ExitCode> {
         if !arguments.quiet {
             tell(&setup::announcement(&bench));
         }
-        if let Err(refused) = bench.warm_up(&stop).await {
-            // What runs for days begins with a provider that is down, too.
-            if arguments.every.is_none() {
-                tell(&format!("nothing was measured: {refused}"));
-                return Ok(ExitCode::FAILURE);
-            }
-        }
         match arguments.every {
             Some(period) => {
-                every::run(&mut bench, period, arguments.listen, &stop).await?;
+                let print = |bench: &Bench, results: &Results| print(&output(bench, results, None, arguments.json));
+                every::run(&mut bench, period, arguments.listen, &stop, print).await?;
                 Ok(ExitCode::SUCCESS)
             }
             None => once(&mut bench, arguments, &stop).await,
@@ -180,44 +178,59 @@ pub fn main(arguments: &BenchArgs) -> io::Result<ExitCode> {
 }
 
 async fn once(bench: &mut Bench, arguments: &BenchArgs, stop: &Stop) -> io::Result<ExitCode> {
-    let results = bench.measure(stop).await?;
-    let (plan, targets) = (&*bench.plan, &*bench.targets);
-    let joined = match arguments.via {
-        Some(admin) => Some(via::join(&results, admin).await?),
-        None => None,
-    };
-    let output = if arguments.json {
-        let mut value = table::json(plan, targets, &results);
-        if targets.len() > 1 {
-            value["compare"] = compare::json(plan, targets, &results);
-        }
-        if let Some(joined) = &joined {
-            value["via"] = via::json(plan, joined);
-        }
-        format!("{value:#}\n")
-    } else {
-        let width = setup::width();
-        let names: Vec<&str> = targets.iter().map(|target| &*target.name).collect();
-        let mut text = table::text(plan, &names, &results, width);
-        if targets.len() > 1 {
-            text += &compare::table(plan, targets, &results, width);
-        }
-        if let Some(joined) = &joined {
-            text += &via::table(plan, joined, width);
-        }
-        text
-    };
-    match io::stdout().write_all(output.as_bytes()) {
-        // Whoever reads it has seen enough.
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => return Err(error),
-        _ => {}
+    // Before anything is asked of the provider.
+    let watch = arguments.via.map(Watch::begin).transpose()?;
+    if let Err(refused) = bench.warm_up(stop).await {
+        tell(&format!("nothing was measured: {refused}"));
+        return Ok(ExitCode::FAILURE);
     }
+    let over = |done: &Done| {
+        if let Some(watch) = &watch {
+            watch.over(&done.trace_id);
+        }
+    };
+    let results = bench.measure(stop, over).await?;
+    let joined = watch.map(|watch| via::join(&results, watch.end()));
+    print(&output(bench, &results, joined.as_ref(), arguments.json))?;
     let mut all = results.cells.iter().flat_map(|cell| &cell.targets).flatten();
     if all.any(|done| done.error.is_none()) {
         return Ok(ExitCode::SUCCESS);
     }
     tell("nothing was measured: no request got a complete answer");
     Ok(ExitCode::FAILURE)
+}
+
+/// What is printed of one run.
+fn output(bench: &Bench, results: &Results, joined: Option<&Joined<'_>>, as_json: bool) -> String {
+    let (plan, targets) = (&*bench.plan, &*bench.targets);
+    if as_json {
+        let mut value = table::json(plan, targets, results);
+        if targets.len() > 1 {
+            value["compare"] = compare::json(plan, targets, results);
+        }
+        if let Some(joined) = joined {
+            value["via"] = via::json(plan, targets, joined);
+        }
+        return format!("{value:#}\n");
+    }
+    let width = setup::width();
+    let names: Vec<&str> = targets.iter().map(|target| &*target.name).collect();
+    let mut text = table::text(plan, &names, results, width);
+    if targets.len() > 1 {
+        text += &compare::table(plan, targets, results, width);
+    }
+    if let Some(joined) = joined {
+        text += &via::table(plan, targets, joined, width);
+    }
+    text
+}
+
+fn print(output: &str) -> io::Result<()> {
+    match io::stdout().write_all(output.as_bytes()) {
+        // Whoever reads it has seen enough.
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error),
+        _ => Ok(()),
+    }
 }
 
 /// Says it on standard error, where nothing that is read by programs goes.

@@ -29,7 +29,7 @@ pub(super) struct Number {
 
 /// The numbers of a cell, in the order they are shown. A latency counts wherever it was observed, also in a stream that
 /// broke off later; what needs the whole answer, of complete ones only.
-pub(super) const NUMBERS: [Number; 8] = [
+pub(super) const NUMBERS: [Number; 9] = [
     Number { key: "ttft_s", name: "TTFT", of: |record| record.ttft_s, speed: false },
     Number { key: "ttft_from_due_s", name: "TTFT from due", of: |record| record.client_ttft_s, speed: false },
     Number { key: "answer_ttft_s", name: "answer TTFT", of: |record| record.answer_ttft_s, speed: false },
@@ -41,6 +41,7 @@ pub(super) const NUMBERS: [Number; 8] = [
         speed: false,
     },
     Number { key: "max_gap_s", name: "longest gap", of: |record| record.max_gap_s, speed: false },
+    Number { key: "tpot_s", name: "TPOT", of: |record| record.tpot_s, speed: false },
     Number {
         key: "output_tokens_per_second",
         name: "tokens/s",
@@ -330,13 +331,17 @@ pub(super) fn json(plan: &Plan, targets: &[Target], results: &Results) -> Value 
     value
 }
 
-fn cell_json(cell: &Cell, target: &str, summary: &Summary<'_>, held_back: bool) -> Value {
-    let load = match cell.load {
+/// A load for programs.
+pub(super) fn load_json(load: Load) -> Value {
+    match load {
         Load::Closed(workers) => json!({"concurrency": workers}),
         Load::Open(rate, arrivals) => {
             json!({"rate": rate, "arrivals": if arrivals == Arrivals::Even { "even" } else { "poisson" }})
         }
-    };
+    }
+}
+
+fn cell_json(cell: &Cell, target: &str, summary: &Summary<'_>, held_back: bool) -> Value {
     let mut figures = Map::new();
     for number in &NUMBERS {
         figures.insert(number.key.to_owned(), figure(&summary.sample(number.of), number.speed));
@@ -350,7 +355,7 @@ fn cell_json(cell: &Cell, target: &str, summary: &Summary<'_>, held_back: bool) 
         "workload": &*cell.workload.name,
         "input_tokens": cell.workload.input_tokens,
         "output_tokens": cell.workload.output_tokens,
-        "load": load,
+        "load": load_json(cell.load),
         "n": summary.count(),
         "complete": summary.complete(),
         "outcomes": summary.outcomes(),

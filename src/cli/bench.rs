@@ -74,7 +74,7 @@ pub struct BenchArgs {
 
     /// The admin address of the gauge that the requests go through: prints, stage by stage, what the client saw, what the
     /// gauge saw and what the provider said of the same requests
-    #[arg(long, value_name = "ADDR")]
+    #[arg(long, value_name = "ADDR", conflicts_with = "every")]
     pub via: Option<SocketAddr>,
     /// Repeat all of it at this period (`3h` is eight times a day) and serve medians as metrics, until Ctrl-C
     #[arg(long, value_name = "PERIOD", value_parser = seconds)]

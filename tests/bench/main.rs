@@ -7,4 +7,5 @@ mod frozen;
 mod provider;
 mod requests;
 mod results;
+mod sides;
 mod support;
