@@ -74,6 +74,7 @@ fn the_stages_of_each_record_add_up_and_no_client_stalls() {
         assert_eq!((record.stages_s["client_stall"], record.stages_s["receive"]), (0.0, 0.0));
         assert_eq!(record.workload.as_deref(), Some("1k_in_20_out"));
         assert_eq!(record.client_duration_s, Some(record.wall_s));
+        assert_eq!(record.stamp["client"], "user", "nobody's socket is on that side");
         // Its own delay is not in the provider's number.
         assert!(record.client_ttft_s.unwrap() >= record.ttft_s.unwrap() + record.overhead_s["first_output"]);
     }
