@@ -124,16 +124,21 @@ impl Limit {
     }
 }
 
-/// Where a stamp was taken.
+/// Where the arrivals of one side were stamped.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum StampSource {
     /// By the kernel, at the arrival of the bytes.
     Kernel,
-    /// By a clock read at the return of the system call.
+    /// By a clock read at the return of the read, some of them or all.
     User,
 }
 
 impl StampSource {
+    /// Of a side whose every arrival the kernel stamped, or not.
+    pub const fn of(by_kernel: bool) -> Self {
+        if by_kernel { Self::Kernel } else { Self::User }
+    }
+
     /// Its name in records.
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -240,10 +245,10 @@ pub struct Observation {
     pub event_overhead: EventOverhead,
     /// Connection facts.
     pub connection: Connection,
-    /// Where the client side's stamps were taken.
+    /// Where arrivals from the client were stamped: by the kernel only if all of them were.
     pub client_stamp: StampSource,
-    /// Where the upstream side's stamps were taken.
-    pub upstream_stamp: StampSource,
+    /// The same of arrivals from the upstream; absent if no head came.
+    pub upstream_stamp: Option<StampSource>,
     /// Things to know before comparing.
     pub flags: Flags,
     /// Exchanges in flight to the same upstream and model at the start, itself included; absent if never counted.
@@ -356,7 +361,7 @@ impl Observation {
             event_overhead: EventOverhead::default(),
             connection: Connection::default(),
             client_stamp: StampSource::User,
-            upstream_stamp: StampSource::User,
+            upstream_stamp: None,
             flags: Flags::default(),
             load: None,
             workload: None,
@@ -426,10 +431,13 @@ impl Observation {
 
     /// TTFT by both sides: ours, then the provider's own of the same exchange. Absent if either is; with hidden or
     /// summarised reasoning, as the provider's first token then is not the first that is seen; and if the provider's is
-    /// of its head, which compares with `head_back`.
+    /// of its head, which compares with `head_back`, or begins behind a queue of unknown length.
     pub fn paired_ttft(&self) -> Option<(Nanos, Nanos)> {
         let reported = &self.facts.reported;
-        let comparable = !(self.hidden_reasoning() || self.facts.summarised_reasoning || reported.ttft_of_head);
+        let comparable = !(self.hidden_reasoning()
+            || self.facts.summarised_reasoning
+            || reported.ttft_of_head
+            || reported.ttft_behind_queue);
         self.streamed()?.ttft().zip(reported.ttft).filter(|_| comparable)
     }
 
@@ -483,7 +491,7 @@ impl Observation {
     }
 
     /// Every flag by its name in records, derived ones included.
-    pub fn flags_named(&self) -> [(&'static str, bool); 13] {
+    pub fn flags_named(&self) -> [(&'static str, bool); 14] {
         [
             ("early_response", self.flags.early_response),
             ("hidden_reasoning", self.hidden_reasoning()),
@@ -497,6 +505,7 @@ impl Observation {
             ("overhead_lower_bound", self.flags.overhead_lower_bound),
             ("informational_dropped", self.flags.informational_dropped),
             ("server_ttft_of_head", self.facts.reported.ttft_of_head),
+            ("server_ttft_behind_queue", self.facts.reported.ttft_behind_queue),
             ("asked_for_usage", self.flags.asked_for_usage),
         ]
     }

@@ -358,9 +358,11 @@ impl Pair {
         observe(&self.cells.overhead_request, observation.overhead_request());
 
         let answered = observation.status.is_some_and(|status| (200..300).contains(&status));
-        for (cell, (_, span)) in self.server_reported.iter().zip(observation.facts.reported.named()) {
-            // The time a provider took to say no is not the time it takes to answer.
-            observe(cell, span.filter(|_| answered));
+        let reported = &observation.facts.reported;
+        for (cell, (phase, span)) in self.server_reported.iter().zip(reported.named()) {
+            // The time a provider took to say no is not the time it takes to answer; a TTFT without the queue it had is none.
+            let counts = answered && !(phase == "ttft" && reported.ttft_behind_queue);
+            observe(cell, span.filter(|_| counts));
         }
         if let Some((gateway, server)) = observation.paired_ttft() {
             observe(&self.paired_ttft[0], Some(gateway));

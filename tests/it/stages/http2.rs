@@ -186,39 +186,72 @@ fn one_at_a_time(peer: Peer) -> (mpsc::Receiver<Request<hyper::body::Incoming>>,
     (asked, served)
 }
 
-#[tokio::test(start_paused = true)]
-async fn what_a_first_attempt_took_is_retry() {
-    let mut world = world();
+/// A world with a client whose request waited 145 ms in a connection that was lost then: it never left, and is under way
+/// again.
+async fn sent_again() -> (World, Peer) {
+    let mut world = World::new(WorldOptions {
+        tcp: ms(30),
+        upstream: |upstream| {
+            http2(upstream);
+            upstream.limits.connect = ms(500);
+        },
+        ..WorldOptions::default()
+    });
     let mut clients = [world.client(), world.client(), world.client()];
     clients[0].send(NO_BODY).await;
     let (mut asked, served) = one_at_a_time(world.upstream().await);
     asked.recv().await.expect("the first request");
     // The library has begun to send the second when it learns that there is no room, and keeps the third as it is. So
     // when the connection is lost, the third is known never to have left.
-    let [first, second, third] = &mut clients;
+    let [mut first, mut second, mut third] = clients;
     second.send(NO_BODY).await;
     sleep(ms(5)).await;
     third.send(NO_BODY).await;
     sleep(ms(145)).await;
     served.abort();
-    for (client, waited) in [(first, 150), (second, 150)] {
+    for client in [&mut first, &mut second] {
         assert!(client.head().await.starts_with("HTTP/1.1 502 "));
         let lost = world.record().await;
         assert_eq!((lost.outcome, lost.attempts), (Outcome::UpstreamReset, 1));
-        assert_eq!(stages(&lost).last(), Some(&("first_output_wait", waited)));
+        assert_eq!(stages(&lost).last(), Some(&("first_output_wait", 150)));
     }
+    (world, third)
+}
 
+#[tokio::test(start_paused = true)]
+async fn what_a_first_attempt_took_is_retry() {
+    let (mut world, mut client) = sent_again().await;
     let mut up = Http2Upstream::new(world.upstream().await);
     let Asked { answer, .. } = up.asked().await;
     sleep(ms(20)).await;
     let (feed, body) = fed();
     assert!(answer.send(Response::new(body)).is_ok());
     drop(feed);
-    third.head().await;
+    client.head().await;
     let record = world.record().await;
     assert_eq!((record.outcome, record.attempts, record.flags.retried), (Outcome::Complete, 2, true));
     assert_eq!(stages(&record), [("retry", 145), ("tcp", 30), ("first_output_wait", 20)]);
     assert_eq!(record.overhead_request(), None, "the earlier attempt is no overhead");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_second_attempt_that_reaches_nobody_has_no_mark_of_the_first() {
+    for leaves in [true, false] {
+        let (mut world, mut client) = sent_again().await;
+        let (outcome, dialled) = if leaves {
+            sleep(ms(20)).await;
+            drop(client);
+            (Outcome::ClientGone, 20)
+        } else {
+            world.refuse();
+            assert!(client.head().await.starts_with("HTTP/1.1 502 "));
+            (Outcome::Unreachable, 30)
+        };
+        let record = world.record().await;
+        assert_eq!((record.outcome, record.attempts), (outcome, 2));
+        assert_eq!((record.timeline.sent_first, record.timeline.sent_last), (None, None), "{outcome:?}");
+        assert_eq!(stages(&record), [("retry", 145), ("tcp", dialled)], "{outcome:?}");
+    }
 }
 
 #[tokio::test(start_paused = true)]
