@@ -327,7 +327,7 @@ mod tests {
             ..Record::default()
         };
         let stamp = Stamp::ORIGIN;
-        Done { cell: 0, target, number, due: stamp, end: stamp, record, trace_id: String::new(), error: None }
+        Done { target, number, due: stamp, end: stamp, record, trace_id: String::new(), error: None }
     }
 
     fn cell() -> Cell {

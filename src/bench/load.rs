@@ -36,8 +36,6 @@ use crate::{
 /// One measured request, over.
 #[derive(Clone, Debug)]
 pub(super) struct Done {
-    /// Its place in [`Plan::cells`] and [`Results::cells`].
-    pub(super) cell: usize,
     /// Its place among the targets.
     pub(super) target: usize,
     /// The how manieth of its cell and target it is, from 0. Those of the same number were sent one after the other, in
@@ -141,7 +139,7 @@ impl Asks {
         }
     }
 
-    async fn done(&self, cell: usize, target: usize, number: usize, ask: Ask) -> (Done, String) {
+    async fn done(&self, target: usize, number: usize, ask: Ask) -> (Done, String) {
         let trace_id = ask.trace_id.clone();
         let answer = self.client.ask(&self.targets[target], ask).await;
         let marks = &answer.observation.timeline;
@@ -149,7 +147,7 @@ impl Asks {
         let line = record_json(&answer.observation);
         // It was written by the line above.
         let record = Record::parse(&line).unwrap_or_default();
-        (Done { cell, target, number, due, end, record, trace_id, error: answer.error }, line)
+        (Done { target, number, due, end, record, trace_id, error: answer.error }, line)
     }
 }
 
@@ -255,7 +253,7 @@ impl Work {
             for target in turns(asks.targets.len(), number) {
                 // Made before it begins: making it is not the provider's time.
                 let ask = asks.ask(cell, target, number, None);
-                let (over, line) = asks.done(cell, target, number, ask).await;
+                let (over, line) = asks.done(target, number, ask).await;
                 // Nobody listens any more where all is dropped.
                 let _ = done.send(Ended { done: over, line }).await;
             }
@@ -291,7 +289,7 @@ impl Work {
             };
             let (asks, done) = (Arc::clone(&asks), done.clone());
             requests.spawn(async move {
-                let (over, line) = asks.done(cell, target, number, ask).await;
+                let (over, line) = asks.done(target, number, ask).await;
                 drop(permit);
                 let _ = done.send(Ended { done: over, line }).await;
             });

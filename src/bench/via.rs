@@ -15,7 +15,7 @@ pub(super) use self::watch::{Seen, Watch};
 use super::{
     client::Target,
     compare::ENOUGH_FOR_P99,
-    load::{Done, Results},
+    load::{CellResult, Done, Results},
     plan::Plan,
     table::load_json,
 };
@@ -40,13 +40,15 @@ struct Part<'a> {
 }
 
 /// Lays each request's record beside the gauge's.
-pub(super) fn join(results: &Results, mut seen: Seen) -> Joined<'_> {
-    let mut part = |done| of_target(done, &mut seen.records);
-    let cells = results.cells.iter().map(|cell| cell.targets.iter().map(&mut part).collect()).collect();
+pub(super) fn join<'a>(results: &'a Results, mut seen: Seen) -> Joined<'a> {
+    let mut parts = |cell: &'a CellResult| -> Vec<Part<'a>> {
+        cell.targets.iter().map(|done| of_target(done, &mut seen.records)).collect()
+    };
+    let cells = results.cells.iter().map(&mut parts).collect();
     Joined { cells, overrun: seen.overrun, fault: seen.fault }
 }
 
-fn of_target<'a>(done: &'a Vec<Done>, records: &mut HashMap<String, Record>) -> Part<'a> {
+fn of_target<'a>(done: &'a [Done], records: &mut HashMap<String, Record>) -> Part<'a> {
     Part {
         pairs: done.iter().filter_map(|done| Some((&done.record, records.remove(&done.trace_id)?))).collect(),
         requests: done.len(),
@@ -276,7 +278,7 @@ pub(super) fn json(plan: &Plan, targets: &[Target], joined: &Joined<'_>) -> Valu
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{bench::load::CellResult, clock::Stamp};
+    use crate::clock::Stamp;
 
     /// A request that took 300 ms to its first output at the client, 250 ms at the gauge, 180 ms at the provider.
     fn records(trace_id: &str, provider: bool) -> (Record, Record) {
@@ -295,7 +297,6 @@ mod tests {
 
     fn results(clients: impl IntoIterator<Item = (String, Record)>) -> Results {
         let done = clients.into_iter().enumerate().map(|(number, (trace_id, record))| Done {
-            cell: 0,
             target: 0,
             number,
             due: Stamp::ORIGIN,
