@@ -5,7 +5,7 @@ mod report;
 
 use std::{ffi::OsString, net::SocketAddr, path::PathBuf, time::Duration};
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 
 pub use self::{
     bench::{Arrivals, BenchArgs},
@@ -227,6 +227,16 @@ pub struct SimArgs {
     /// Leave the token counts (`usage`) out of the answers
     #[arg(long, env = "STREAMGAUGE_SIM_NO_USAGE", hide_env_values = true)]
     pub no_usage: bool,
+    /// How it tells its own times of each request, which are measured; a style is used where the API has a place for it,
+    /// elsewhere headers are
+    #[arg(
+        long,
+        value_name = "STYLE",
+        env = "STREAMGAUGE_SIM_REPORTS",
+        hide_env_values = true,
+        default_value = "headers"
+    )]
+    pub reports: Reports,
     /// Seed of all that is random; the same seed and requests give the same answers
     #[arg(long, value_name = "N", env = "STREAMGAUGE_SIM_SEED", hide_env_values = true, default_value = "1")]
     pub seed: u64,
@@ -245,6 +255,22 @@ pub struct SimArgs {
     /// How long such a stall lasts
     #[arg(long, value_name = "DURATION", env = "STREAMGAUGE_SIM_STALL", hide_env_values = true, default_value = "2s", value_parser = duration)]
     pub stall: Duration,
+}
+
+/// How a simulated provider tells its own times. Times of a body that belong to its usage are left out with it.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum Reports {
+    /// Not at all
+    None,
+    /// By a header, which on streams is fixed before the first token: `openai-processing-ms`, Anthropic's `server-timing`
+    #[default]
+    Headers,
+    /// In `x_groq.usage` of chat streams, in `usage` of plain answers: queue, prompt, completion, total without the queue
+    Groq,
+    /// In `time_info` of chat completions: queue, prompt, completion, total by the wall clock
+    Cerebras,
+    /// In `metrics` of chat completions and Responses: TTFT behind the queue, queue, generation
+    Vllm,
 }
 
 /// Flags of `health`.

@@ -18,8 +18,9 @@ use std::{
 use http::{HeaderName, HeaderValue};
 use streamgauge::{
     app::{self, App, Stop},
-    clock::Clock,
+    clock::{Clock, Nanos},
     config::{Config, Overrides},
+    dialect::Reported,
     observation::Observation,
     record::Recorder,
     sim::{
@@ -33,12 +34,16 @@ use tokio::task::JoinSet;
 const PROTOCOLS: [Protocol; 3] = [Protocol::Chat, Protocol::Responses, Protocol::Messages];
 
 /// What requests ask the simulation for. Each row is asked in every dialect, as a stream and plainly, in every round.
-const KINDS: [&[(&str, &str)]; 12] = [
+const KINDS: [&[(&str, &str)]; 15] = [
     &[],
     &[("x-sim-tokens-per-event", "7")],
     &[("x-sim-reasoning", "10")],
     &[("x-sim-tool", "on")],
     &[("x-sim-usage", "off")],
+    // It tells its own times in its own way.
+    &[("x-sim-reports", "groq"), ("x-sim-reasoning", "10")],
+    &[("x-sim-reports", "cerebras"), ("x-sim-stall", "0@40ms")],
+    &[("x-sim-reports", "vllm"), ("x-sim-stall", "9@40ms")],
     // All at once: several events in one read.
     &[("x-sim-tps", "0")],
     &[("x-sim-stall", "3@60ms"), ("x-sim-early-prelude", "off")],
@@ -151,6 +156,8 @@ struct Totals {
     output_tokens: u64,
     gaps: u64,
     coalesced: u64,
+    /// Records with a TTFT by the provider's own clock.
+    reported: u64,
     outcomes: HashMap<&'static str, u64>,
 }
 
@@ -184,6 +191,8 @@ impl Totals {
         if let (Some(ttft), Some(true_ttft)) = (ttft, true_ttft) {
             late.push(i64::try_from(ttft.0).unwrap() - i64::try_from(true_ttft).unwrap());
         }
+        self.reported += u64::from(record.facts.reported.ttft.is_some());
+        faults.extend(reported_between(&record.facts.reported, truth));
         self.output_events += record.output_events;
         self.output_tokens += usage.output.unwrap_or(0);
         self.gaps += gaps;
@@ -198,14 +207,42 @@ fn true_ttft(truth: &Truth) -> Option<u64> {
     Some(truth.first_output_ns().filter(|_| truth.stream)? - truth.request_end_ns)
 }
 
+/// The provider's own times are taken where an event is handed over: not before it was due, not after it left.
+fn reported_between(reported: &Reported, truth: &Truth) -> Vec<String> {
+    let mut faults = Vec::new();
+    let mut between = |what: &str, said: Option<Nanos>, least: Option<u64>, most: Option<u64>| {
+        if let (Some(said), Some(least), Some(most)) = (said, least, most)
+            && !(least..=most).contains(&said.0)
+        {
+            faults.push(format!("{what}: {said:?} is not within {least} to {most}"));
+        }
+    };
+    let Some(start) = truth.start_ns else { return faults };
+    let queue = start - truth.request_end_ns;
+    between("queue", reported.queue, Some(queue), Some(queue));
+    let outputs = [truth.output_events.first(), truth.output_events.last()];
+    let [first_due, last_due] = outputs.map(|event| Some(truth.due_ns[*event? as usize]));
+    let since = |from: u64, to: Option<u64>| Some(to?.saturating_sub(from));
+    let (first_left, last_left) = (truth.first_output_ns(), truth.last_output_ns());
+    if !reported.ttft_of_head {
+        between("TTFT", reported.ttft, since(truth.request_end_ns, first_due), since(truth.request_end_ns, first_left));
+    }
+    between("prefill", reported.prefill, since(start, first_due), since(start, first_left));
+    if let (Some(prefill), Some(decode)) = (reported.prefill, reported.decode) {
+        between("prefill and decode", Some(prefill + decode), since(start, last_due), since(start, last_left));
+    }
+    faults
+}
+
 fn report(count: usize, late: &mut [i64], totals: Totals) {
     late.sort_unstable_by_key(|nanos| nanos.abs());
     let error = |percent: usize| Duration::from_nanos(late[(late.len() - 1) * percent / 100].unsigned_abs());
-    let Totals { output_events, output_tokens, gaps, coalesced, outcomes } = totals;
+    let Totals { output_events, output_tokens, gaps, coalesced, reported, outcomes } = totals;
     println!(
         "{count} exchanges, {output_events} output events ({gaps} gaps, {coalesced} coalesced), {output_tokens} tokens: all equal"
     );
-    println!("outcomes: {outcomes:?}");
+    println!("outcomes: {outcomes:?}; {reported} with the provider's own TTFT");
+    assert!(reported > 0);
     println!(
         "TTFT of {} streams, gauge against truth: p50 {:?}, p90 {:?}, p99 {:?}",
         late.len(),

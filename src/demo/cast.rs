@@ -7,7 +7,7 @@ use http::{HeaderName, HeaderValue};
 use crate::{
     config::{Config, ConfigError, Overrides},
     sim::{
-        Profile, Protocol,
+        Profile, Protocol, Reports,
         client::{Lane, Target},
     },
 };
@@ -27,7 +27,7 @@ pub(super) fn providers() -> [Provider; 3] {
     [
         Provider {
             name: "chip",
-            character: "a fast chip: 1,400 tokens/s, six tokens in an event",
+            character: "a fast chip: 1,400 tokens/s, six tokens in an event; tells its own times",
             profile: Profile {
                 ttft: Duration::from_millis(40),
                 tokens_per_second: 1_400.0,
@@ -35,6 +35,7 @@ pub(super) fn providers() -> [Provider; 3] {
                 output_tokens: 300,
                 prefill_tokens_per_second: Some(200_000.0),
                 jitter: 0.1,
+                reports: Reports::Groq,
                 seed: 2,
                 models: vec![FAST.to_owned(), THINKER.to_owned()],
                 ..Profile::default()

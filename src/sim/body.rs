@@ -14,6 +14,7 @@ use tokio::sync::OwnedSemaphorePermit;
 
 use super::{
     log::{Departures, Ledger, unix_nanos},
+    reports::Watch,
     script::{Beat, Beats, Fail},
     timer::Alarm,
     wire::{self, Event, Events, Piece, Wire},
@@ -192,6 +193,8 @@ pub(super) struct Stream {
     fail: Option<Fail>,
     early_prelude: bool,
     start: Stamp,
+    /// Only where the events tell of it.
+    watch: Option<Watch>,
     alarm: Alarm,
     phase: Phase,
     events: Events,
@@ -219,6 +222,7 @@ impl Stream {
         fail: Option<Fail>,
         early_prelude: bool,
         start: Stamp,
+        watch: Option<Watch>,
         alarm: Alarm,
     ) -> Self {
         Self {
@@ -227,6 +231,7 @@ impl Stream {
             fail,
             early_prelude,
             start,
+            watch,
             alarm,
             phase: Phase::Prelude,
             events: Events::default(),
@@ -238,6 +243,11 @@ impl Stream {
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Event, Cut>>> {
         loop {
             if let Some(event) = self.events.pop() {
+                if event.output
+                    && let Some(watch) = &mut self.watch
+                {
+                    watch.output();
+                }
                 return Poll::Ready(Some(Ok(event)));
             }
             match &mut self.phase {
@@ -286,7 +296,7 @@ impl Stream {
                 self.wire.piece(&Piece { kind, first, tokens, last_of_kind }, &mut self.events);
             }
             (_, None) => {
-                self.wire.closing(&mut self.events);
+                self.wire.closing(self.watch.map(|watch| watch.times()), &mut self.events);
                 self.phase = Phase::Ended;
             }
         }

@@ -309,10 +309,12 @@ impl EventReader {
         };
         let output = match self.protocol {
             Protocol::Chat => {
-                self.ended |= event.starts_with(b"data: [DONE]");
+                // Cerebras' last chunk has its times in it, and nothing follows.
+                self.ended |= event.starts_with(b"data: [DONE]") || has(b"\"time_info\":");
                 self.failed |= has(b"\"error\":{");
                 filled(b"\"content\":\"")
                     || filled(b"\"reasoning_content\":\"")
+                    || filled(b"\"reasoning\":\"")
                     || filled(b"\"name\":\"")
                     || filled(b"\"arguments\":\"")
             }

@@ -59,6 +59,7 @@ fn profile(arguments: &SimArgs) -> Profile {
         concurrency: arguments.concurrency,
         jitter: arguments.jitter,
         usage: !arguments.no_usage,
+        reports: arguments.reports,
         seed: arguments.seed,
         error_rate: arguments.error_rate,
         cut_rate: arguments.cut_rate,
@@ -99,7 +100,10 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::cli::{Command, parse_from};
+    use crate::{
+        cli::{Command, parse_from},
+        sim::Reports,
+    };
 
     fn arguments(flags: &[&str]) -> SimArgs {
         match parse_from(["streamgauge", "sim"].iter().chain(flags)).unwrap() {
@@ -111,7 +115,7 @@ mod tests {
     #[test]
     fn every_flag_reaches_the_profile() {
         let flags = "--ttft 5ms --tokens-per-second 7 --tokens-per-event 8 --output-tokens 9 \
-             --prefill-tokens-per-second 10 --concurrency 11 --jitter 0.5 --no-usage --seed 12 --error-rate 0.1 \
+             --prefill-tokens-per-second 10 --concurrency 11 --jitter 0.5 --no-usage --reports vllm --seed 12 --error-rate 0.1 \
              --cut-rate 0.2 --rate-limit-rate 0.3 --stall-rate 0.4 --stall 13s";
         let expected = Profile {
             ttft: Duration::from_millis(5),
@@ -124,6 +128,7 @@ mod tests {
             concurrency: Some(11),
             jitter: 0.5,
             usage: false,
+            reports: Reports::Vllm,
             early_prelude: true,
             seed: 12,
             error_rate: 0.1,

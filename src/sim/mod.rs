@@ -13,8 +13,9 @@
 //! | `x-sim-tool` | `on`, `off` | the answer is a tool call |
 //! | `x-sim-jitter` | sigma | log-normal factor on TTFT and gaps |
 //! | `x-sim-usage` | `on`, `off` | whether usage is reported |
+//! | `x-sim-reports` | `none`, `headers`, `groq`, `cerebras`, `vllm` | how its own times are told |
 //! | `x-sim-early-prelude` | `on`, `off` | role chunk and its like at once, or together with the first token |
-//! | `x-sim-stall` | `10@500ms` | a pause before output event 10 (counted from 0) |
+//! | `x-sim-stall` | `10@500ms` | a pause before output event 10 (counted from 0); `0@10min` hangs behind the head |
 //! | `x-sim-fail` | see below | a fault |
 //! | `x-sim-id` | text | put into the log |
 //!
@@ -40,6 +41,7 @@ mod command;
 mod io;
 mod log;
 mod profile;
+mod reports;
 mod script;
 mod server;
 mod timer;
@@ -50,6 +52,7 @@ pub use self::{
     command::main,
     log::{Log, Truth, unix_nanos},
     profile::Profile,
+    reports::Reports,
     server::Sim,
     wire::Protocol,
 };

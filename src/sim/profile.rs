@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use super::Reports;
+
 /// Settings that every request starts from; a request's own headers override some of them (see the module's table).
 ///
 /// A rate is a share of requests: at or below 0 never, at or above 1 always. Speeds that are not positive and finite
@@ -28,6 +30,8 @@ pub struct Profile {
     pub jitter: f64,
     /// Usage is reported. Chat completions also need the request's `stream_options.include_usage`, as in life.
     pub usage: bool,
+    /// How its own times of a request are told.
+    pub reports: Reports,
     /// What comes before the first output event (role chunk, `response.created`, `message_start`) leaves as soon as
     /// generation starts; otherwise together with the first output event.
     pub early_prelude: bool,
@@ -62,6 +66,7 @@ impl Default for Profile {
             concurrency: None,
             jitter: 0.0,
             usage: true,
+            reports: Reports::default(),
             early_prelude: true,
             seed: 1,
             error_rate: 0.0,

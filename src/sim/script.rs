@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
+use clap::ValueEnum;
 use fastrand::Rng;
 use http::HeaderMap;
 use serde::Deserialize;
 
-use super::profile::Profile;
+use super::{Reports, profile::Profile};
 use crate::clock::Nanos;
 
 /// The parts of a request's body that the simulation looks at.
@@ -111,6 +112,7 @@ pub(super) struct Script {
     pub(super) output_tokens: u32,
     pub(super) reasoning_tokens: u32,
     pub(super) usage: bool,
+    pub(super) reports: Reports,
     pub(super) early_prelude: bool,
     pub(super) tool_call: bool,
     tokens_per_event: u32,
@@ -148,6 +150,12 @@ impl Script {
         let reasoning = count_of(headers, "x-sim-reasoning")?.unwrap_or(profile.reasoning_tokens);
         let reasoning_tokens = reasoning.min(output_tokens);
         let usage = switch_of(headers, "x-sim-usage")?.unwrap_or(profile.usage);
+        let reports = match text_of(headers, "x-sim-reports")? {
+            Some(text) => {
+                Reports::from_str(text, false).map_err(|_| format!("x-sim-reports: not understood: {text}"))?
+            }
+            None => profile.reports,
+        };
         let early_prelude = switch_of(headers, "x-sim-early-prelude")?.unwrap_or(profile.early_prelude);
         let tool_call = switch_of(headers, "x-sim-tool")?.unwrap_or(profile.tool_call);
 
@@ -193,6 +201,7 @@ impl Script {
             output_tokens,
             reasoning_tokens,
             usage,
+            reports,
             early_prelude,
             tool_call,
             tokens_per_event,
@@ -437,6 +446,9 @@ mod tests {
         }
         assert!(Script::new(&Profile::default(), &headers(&[("x-sim-tps", "inf")]), &Ask::default(), 0, 1).is_err());
         assert!(parse_stall("3").is_err());
+        let reports = headers(&[("x-sim-reports", "sundial")]);
+        let refused = Script::new(&Profile::default(), &reports, &Ask::default(), 0, 1).unwrap_err();
+        assert_eq!(refused, "x-sim-reports: not understood: sundial");
     }
 
     #[test]

@@ -35,11 +35,12 @@ use super::{
     io::Socket,
     log::{Departures, Ledger, Log, Truth, unix_nanos},
     profile::Profile,
+    reports::{Reports, Watch},
     script::{Ask, Fail, Script},
     timer::{Alarm, Timer},
     wire::{self, Protocol, Reply, Wire},
 };
-use crate::clock::{Clock, Nanos, Stamp};
+use crate::clock::{Clock, Stamp};
 
 /// A running simulated provider. Dropping it stops it at once.
 #[derive(Debug)]
@@ -270,21 +271,23 @@ impl Exchange {
         note(books.as_ref(), |truth| truth.client_gone = true);
         let (slot, start) = self.slot(server).await;
         note(books.as_ref(), |truth| truth.start_ns = Some(unix_nanos(&server.clock, start)));
-        let reply = self.reply(ask, &script, server);
+        let mut reply = self.reply(ask, &script, server);
+        let watch = Watch::new(server.clock, self.request_end, start);
         let mut alarm = Alarm::new(Arc::clone(&server.timer));
-        let response = self.head(protocol, server);
         let (response, content) = if ask.streams() {
+            let watch = script.reports.in_body(protocol).then_some(watch);
             let wire = Wire::new(protocol, reply);
-            let stream = Stream::new(wire, script.beats(), script.fail, script.early_prelude, start, alarm);
+            let stream = Stream::new(wire, script.beats(), script.fail, script.early_prelude, start, watch, alarm);
+            let response = self.head(protocol, script.reports, server);
             let response = response.header(CONTENT_TYPE, "text/event-stream; charset=utf-8");
             (response.header(CACHE_CONTROL, "no-cache"), Content::Stream(Box::new(stream)))
         } else {
-            let due = start + script.beats().last().map_or(Nanos::ZERO, |beat| beat.due);
-            alarm.until(due).await;
+            let due = tokens(&script, start, &mut alarm, watch, &mut reply).await;
             if let Some(Fail::ErrorEvent(_)) = script.fail {
                 return Ok(self.refuse(server, Some(protocol), 500, "as scripted", books));
             }
             let whole = plain(protocol, &reply, script.fail, due);
+            let response = self.head(protocol, script.reports, server);
             (response.header(CONTENT_TYPE, "application/json"), Content::Whole(whole))
         };
         note(books.as_ref(), |truth| {
@@ -315,6 +318,8 @@ impl Exchange {
             output_tokens: script.output_tokens,
             reasoning_tokens: script.reasoning_tokens,
             usage: script.usage,
+            reports: script.reports,
+            times: None,
             wants_usage: ask.wants_usage(),
             early_prelude: script.early_prelude,
             tool_call: script.tool_call,
@@ -334,7 +339,7 @@ impl Exchange {
                 .map(|id| serde_json::json!({"id": id, "object": "model", "created": 0, "owned_by": "sim"}))
                 .collect();
             let list = serde_json::json!({"object": "list", "data": data}).to_string();
-            let response = self.head(Protocol::Chat, server).header(CONTENT_TYPE, "application/json");
+            let response = self.head(Protocol::Chat, Reports::None, server).header(CONTENT_TYPE, "application/json");
             note(books.as_ref(), |truth| truth.status = Some(200));
             return finish(response, SimBody::whole(list.into(), self.request_end, books));
         }
@@ -377,17 +382,11 @@ impl Exchange {
     }
 
     /// The head of an answer with status 200.
-    fn head(&self, protocol: Protocol, server: &Server) -> http::response::Builder {
+    fn head(&self, protocol: Protocol, reports: Reports, server: &Server) -> http::response::Builder {
         let response = Response::builder().header("x-sim-request", self.number);
         let id = format!("req_sim{:016x}", self.number);
-        match protocol {
-            Protocol::Messages => response.header("request-id", id),
-            Protocol::Chat | Protocol::Responses => {
-                // As in life it says how long the head took, so on streams it knows nothing of the body.
-                let taken = server.clock.now().since(self.request_end).0 / 1_000_000;
-                response.header("x-request-id", id).header("openai-processing-ms", taken)
-            }
-        }
+        let name = if protocol == Protocol::Messages { "request-id" } else { "x-request-id" };
+        reports.head(protocol, server.clock.now().since(self.request_end), response.header(name, id))
     }
 
     /// Four bytes of JSON a token: near enough for English prose.
@@ -411,6 +410,18 @@ impl Exchange {
             ..Truth::default()
         }
     }
+}
+
+/// Waits for a plain answer's first token and for its last, and has the reply tell of it; when the last was due.
+async fn tokens(script: &Script, start: Stamp, alarm: &mut Alarm, mut watch: Watch, reply: &mut Reply) -> Stamp {
+    let (mut beats, mut due) = (script.beats(), start);
+    for beat in [beats.next(), beats.last()].into_iter().flatten() {
+        due = start + beat.due;
+        alarm.until(due).await;
+        watch.output();
+    }
+    reply.times = Some(watch.times());
+    due
 }
 
 /// The whole answer in one body, with its fault.

@@ -1,5 +1,7 @@
 //! The simulated provider over real sockets, seen by its client and by its own log.
 
+mod times;
+
 use std::{
     io::Write,
     net::{Ipv4Addr, SocketAddr},

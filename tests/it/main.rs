@@ -26,3 +26,4 @@ mod transparency;
 mod tunnel;
 mod turns;
 mod versions;
+mod waiting;

@@ -8,7 +8,7 @@ use streamgauge::{
 };
 use tokio::time::sleep;
 
-use crate::support::{LAST_CHUNK, World, WorldOptions, chat_delta, chat_request, chat_role, chunk, ms};
+use crate::support::{LAST_CHUNK, World, WorldOptions, chat_delta, chat_request, chat_role, chunk, ms, of_pair, value};
 
 /// Answers one request with this head and these chunks, 50 ms before each.
 async fn answer(world: &mut World, head: &str, chunks: &[String]) -> Observation {
@@ -29,16 +29,6 @@ fn stream_of(end: &str) -> [String; 4] {
 
 fn json(record: &Observation) -> Value {
     serde_json::from_str(&record_json(record)).expect("a record")
-}
-
-fn value(scrape: &str, series: &str) -> Option<f64> {
-    let line = scrape.lines().find_map(|line| line.strip_prefix("streamgauge_")?.strip_prefix(series))?;
-    line.trim().parse().ok()
-}
-
-/// A value of the one pair there is.
-fn of_pair(scrape: &str, family: &str, label: &str) -> Option<f64> {
-    value(scrape, &format!("{family}{{upstream=\"up\",model=\"m\",{label}}} "))
 }
 
 const SSE: &str = "content-type: text/event-stream\r\n";

@@ -2,19 +2,29 @@
 
 use bytes::{BufMut, BytesMut};
 
-use super::{Events, Piece, Reply, put};
-use crate::sim::script::{Finish, Kind};
+use super::{Events, Piece, Reply, put, vllm_metrics};
+use crate::{
+    clock::Nanos,
+    sim::{
+        Reports,
+        reports::Times,
+        script::{Finish, Kind},
+    },
+};
 
 #[derive(Debug)]
 pub(crate) struct Chat {
     reply: Reply,
     /// Every chunk up to the inside of its `delta`.
     open: Vec<u8>,
-    /// From the end of the delta to the chunk's end, while nothing finishes.
+    /// From the end of the delta to where the chunk could end, while nothing finishes.
     close: Vec<u8>,
     /// The role has been told.
     opened: bool,
 }
+
+/// The end of a chunk.
+const END: &[u8] = b"}\n\n";
 
 const ROLE: &[u8] = br#""role":"assistant","content":"","refusal":null"#;
 
@@ -27,7 +37,6 @@ impl Chat {
         if reply.wants_usage {
             close.put_slice(br#","usage":null"#);
         }
-        close.put_slice(b"}\n\n");
         Self { reply, open, close, opened: false }
     }
 
@@ -35,7 +44,13 @@ impl Chat {
         // A late role shares the chunk of the first output.
         if self.reply.early_prelude {
             self.opened = true;
-            events.plain(|out| self.chunk(out, |out| out.put_slice(ROLE)));
+            events.plain(|out| {
+                self.chunk(out, |out| out.put_slice(ROLE));
+                if self.reply.reports == Reports::Groq {
+                    put(out, format_args!(r#","x_groq":{{"id":"req_sim{:016x}"}}"#, self.reply.number));
+                }
+                out.put_slice(END);
+            });
         }
     }
 
@@ -48,13 +63,14 @@ impl Chat {
                 }
                 self.delta(piece, role, out);
             });
+            out.put_slice(END);
         });
     }
 
     fn delta(&self, piece: &Piece, role: bool, out: &mut BytesMut) {
         match piece.kind {
             Kind::Reasoning => {
-                out.put_slice(br#""reasoning_content":""#);
+                reasoning(&self.reply, out);
                 piece.text(&self.reply, out);
                 out.put_u8(b'"');
             }
@@ -82,26 +98,50 @@ impl Chat {
         }
     }
 
-    pub(super) fn closing(&mut self, events: &mut Events) {
-        events.plain(|out| {
+    pub(super) fn closing(&mut self, times: Option<Times>, events: &mut Events) {
+        self.reply.times = times;
+        let reply = &self.reply;
+        let counts = reply.usage.then_some((reply.input_tokens, reply.output_tokens));
+        // Who tells times in the chunk that finishes tells usage there too, asked or not.
+        let counts_at_finish = counts.filter(|_| matches!(reply.reports, Reports::Groq | Reports::Cerebras));
+        events.usage(counts_at_finish, |out| {
             out.put_slice(&self.open);
             out.put_slice(br#"},"logprobs":null,"finish_reason":""#);
-            out.put_slice(finish(self.reply.finish).as_bytes());
-            out.put_slice(if self.reply.wants_usage { br#""}],"usage":null}"# } else { br#""}]}"# });
-            out.put_slice(b"\n\n");
+            out.put_slice(finish(reply.finish).as_bytes());
+            out.put_slice(br#""}]"#);
+            match reply.reports {
+                Reports::Groq => {
+                    put(out, format_args!(r#","x_groq":{{"id":"req_sim{:016x}""#, reply.number));
+                    told_usage(reply, out);
+                    out.put_u8(b'}');
+                }
+                Reports::Cerebras => {
+                    told_usage(reply, out);
+                    time_info(reply, out);
+                }
+                _ if reply.wants_usage => out.put_slice(br#","usage":null"#),
+                _ => {}
+            }
+            out.put_slice(END);
         });
-        if self.reply.wants_usage && self.reply.usage {
-            events.usage(Some((self.reply.input_tokens, self.reply.output_tokens)), |out| {
+        // Its last chunk ends the stream.
+        if reply.reports == Reports::Cerebras {
+            return;
+        }
+        if reply.wants_usage && reply.usage {
+            events.usage(counts, |out| {
                 out.put_slice(b"data: ");
-                chunk_head(&self.reply, out);
-                out.put_slice(br#""choices":[],"usage":"#);
-                usage(&self.reply, out);
-                out.put_slice(b"}\n\n");
+                chunk_head(reply, out);
+                out.put_slice(br#""choices":[]"#);
+                told_usage(reply, out);
+                vllm_metrics(reply, out);
+                out.put_slice(END);
             });
         }
         events.plain(|out| out.put_slice(b"data: [DONE]\n\n"));
     }
 
+    /// A chunk up to where it could end.
     fn chunk(&self, out: &mut BytesMut, delta: impl FnOnce(&mut BytesMut)) {
         out.put_slice(&self.open);
         delta(out);
@@ -128,7 +168,8 @@ pub(super) fn plain(reply: &Reply, out: &mut BytesMut) {
     }
     out.put_slice(br#","refusal":null,"annotations":[]"#);
     if reply.reasoning_tokens > 0 {
-        out.put_slice(br#","reasoning_content":""#);
+        out.put_u8(b',');
+        reasoning(reply, out);
         reply.all_reasoning(out);
         out.put_u8(b'"');
     }
@@ -141,11 +182,18 @@ pub(super) fn plain(reply: &Reply, out: &mut BytesMut) {
     out.put_slice(br#"},"logprobs":null,"finish_reason":""#);
     out.put_slice(finish(reply.finish).as_bytes());
     out.put_slice(br#""}]"#);
-    if reply.usage {
-        out.put_slice(br#","usage":"#);
-        usage(reply, out);
-    }
+    told_usage(reply, out);
+    vllm_metrics(reply, out);
+    time_info(reply, out);
     out.put_slice(b"}");
+}
+
+/// The key of reasoning, and the beginning of its text.
+fn reasoning(reply: &Reply, out: &mut BytesMut) {
+    out.put_slice(match reply.reports {
+        Reports::Groq | Reports::Cerebras => br#""reasoning":""#,
+        _ => br#""reasoning_content":""#,
+    });
 }
 
 fn finish(finish: Finish) -> &'static str {
@@ -179,13 +227,41 @@ fn tool_open(reply: &Reply, out: &mut BytesMut) {
     out.put_slice(br#"","arguments":""#);
 }
 
-fn usage(reply: &Reply, out: &mut BytesMut) {
+/// Usage, if it is reported, with Groq's times among its fields: its total is without the queue.
+fn told_usage(reply: &Reply, out: &mut BytesMut) {
+    if !reply.usage {
+        return;
+    }
     let (input, output, reasoning) = (reply.input_tokens, reply.output_tokens, reply.reasoning_tokens);
     let total = input + u64::from(output);
     put(
         out,
         format_args!(
-            r#"{{"prompt_tokens":{input},"completion_tokens":{output},"total_tokens":{total},"prompt_tokens_details":{{"cached_tokens":0,"audio_tokens":0}},"completion_tokens_details":{{"reasoning_tokens":{reasoning},"audio_tokens":0,"accepted_prediction_tokens":0,"rejected_prediction_tokens":0}}}}"#
+            r#","usage":{{"prompt_tokens":{input},"completion_tokens":{output},"total_tokens":{total},"prompt_tokens_details":{{"cached_tokens":0,"audio_tokens":0}},"completion_tokens_details":{{"reasoning_tokens":{reasoning},"audio_tokens":0,"accepted_prediction_tokens":0,"rejected_prediction_tokens":0}}"#
+        ),
+    );
+    if let (Reports::Groq, Some(times)) = (reply.reports, reply.times) {
+        out.put_u8(b',');
+        spans(times, times.prompt + times.completion, out);
+    }
+    out.put_u8(b'}');
+}
+
+/// Cerebras' times: its total is by the wall clock, and `created` is an instant.
+fn time_info(reply: &Reply, out: &mut BytesMut) {
+    let (Reports::Cerebras, Some(times)) = (reply.reports, reply.times) else { return };
+    out.put_slice(br#","time_info":{"#);
+    spans(times, times.total, out);
+    put(out, format_args!(r#","created":{}.0}}"#, reply.created));
+}
+
+/// Seconds, as the two have them.
+fn spans(times: Times, total: Nanos, out: &mut BytesMut) {
+    let [queue, prompt, completion, total] = [times.queue, times.prompt, times.completion, total].map(Nanos::seconds);
+    put(
+        out,
+        format_args!(
+            r#""queue_time":{queue:.9},"prompt_time":{prompt:.9},"completion_time":{completion:.9},"total_time":{total:.9}"#
         ),
     );
 }

@@ -8,7 +8,12 @@ use std::collections::VecDeque;
 
 use bytes::{BufMut, Bytes, BytesMut};
 
-use super::script::{Finish, Kind};
+use super::{
+    Reports,
+    reports::Times,
+    script::{Finish, Kind},
+};
+use crate::clock::Nanos;
 
 /// A wire protocol the simulated provider speaks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -65,6 +70,10 @@ pub(super) struct Reply {
     pub(super) reasoning_tokens: u32,
     /// Usage is reported where the dialect has it.
     pub(super) usage: bool,
+    /// Where its times are told.
+    pub(super) reports: Reports,
+    /// Its times, once they are known.
+    pub(super) times: Option<Times>,
     /// A chat stream asked for its usage chunk.
     pub(super) wants_usage: bool,
     pub(super) early_prelude: bool,
@@ -220,11 +229,12 @@ impl Wire {
         }
     }
 
-    /// What comes after the last output event, up to the dialect's end marker.
-    pub(super) fn closing(&mut self, events: &mut Events) {
+    /// What comes after the last output event, up to the dialect's end marker; with these times, where it has a place for
+    /// them.
+    pub(super) fn closing(&mut self, times: Option<Times>, events: &mut Events) {
         match self {
-            Self::Chat(wire) => wire.closing(events),
-            Self::Responses(wire) => wire.closing(events),
+            Self::Chat(wire) => wire.closing(times, events),
+            Self::Responses(wire) => wire.closing(times, events),
             Self::Messages(wire) => wire.closing(events),
         }
     }
@@ -328,6 +338,24 @@ fn plain_words(out: &mut BytesMut, first: u32, count: u32) {
     for token in first..first.saturating_add(count) {
         out.put_slice(WORDS[token as usize % PLAIN_WORDS].as_bytes());
     }
+}
+
+/// vLLM's name for its times of a request, and these; its TTFT begins behind the queue.
+fn vllm_metrics(reply: &Reply, out: &mut BytesMut) {
+    let (Reports::Vllm, Some(times)) = (reply.reports, reply.times) else { return };
+    let millis = |span: Nanos| span.seconds() * 1e3;
+    let tokens = f64::from(reply.output_tokens);
+    put(
+        out,
+        format_args!(
+            r#","metrics":{{"time_to_first_token_ms":{:.6},"queue_time_ms":{:.6},"generation_time_ms":{:.6},"mean_itl_ms":{:.6},"tokens_per_second":{:.3}}}"#,
+            millis(times.prompt),
+            millis(times.queue),
+            millis(times.completion),
+            millis(times.completion) / (tokens - 1.0).max(1.0),
+            tokens / (times.prompt + times.completion).seconds().max(1e-9),
+        ),
+    );
 }
 
 /// Formats into memory, which does not fail.

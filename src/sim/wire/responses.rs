@@ -2,8 +2,11 @@
 
 use bytes::{BufMut, BytesMut};
 
-use super::{Events, Piece, Reply, put};
-use crate::sim::script::{Finish, Kind};
+use super::{Events, Piece, Reply, put, vllm_metrics};
+use crate::sim::{
+    reports::Times,
+    script::{Finish, Kind},
+};
 
 #[derive(Debug)]
 pub(crate) struct Responses {
@@ -40,11 +43,12 @@ impl Responses {
         }
     }
 
-    pub(super) fn closing(&mut self, events: &mut Events) {
+    pub(super) fn closing(&mut self, times: Option<Times>, events: &mut Events) {
         let (kind, status) = match self.reply.finish {
             Finish::Length => ("response.incomplete", "incomplete"),
             Finish::Stop | Finish::Tool => ("response.completed", "completed"),
         };
+        self.reply.times = times;
         let sequence = self.next();
         let counts = self.reply.usage.then_some((self.reply.input_tokens, self.reply.output_tokens));
         events.usage(counts, |out| {
@@ -264,7 +268,9 @@ fn response(reply: &Reply, status: &str, out: &mut BytesMut) {
     } else {
         out.put_slice(b"null");
     }
-    out.put_slice(br#","user":null,"metadata":{}}"#);
+    out.put_slice(br#","user":null,"metadata":{}"#);
+    vllm_metrics(reply, out);
+    out.put_u8(b'}');
 }
 
 /// The finished items of a whole reply.

@@ -1,6 +1,7 @@
 use serde_json::Value;
 
 use super::*;
+use crate::dialect::{Dialect, Observer, Reported};
 
 fn reply() -> Reply {
     Reply {
@@ -11,6 +12,8 @@ fn reply() -> Reply {
         output_tokens: 40,
         reasoning_tokens: 0,
         usage: true,
+        reports: Reports::default(),
+        times: None,
         wants_usage: true,
         early_prelude: true,
         tool_call: false,
@@ -71,7 +74,7 @@ fn stream(protocol: Protocol, reply: &Reply) -> Vec<Read> {
         assert_eq!(read.iter().filter(|event| event.output).count(), 1, "one output event a piece");
         all.extend(read);
     }
-    wire.closing(&mut events);
+    wire.closing(None, &mut events);
     all.extend(drain(&mut events));
     all
 }
@@ -252,7 +255,7 @@ fn tool_arguments_are_json_in_every_dialect() {
             for piece in &pieces {
                 wire.piece(piece, &mut events);
             }
-            wire.closing(&mut events);
+            wire.closing(None, &mut events);
             let events = drain(&mut events);
             assert_eq!(events.iter().filter(|event| event.output).count(), pieces.len());
             let text = whole(protocol, &reply);
@@ -313,4 +316,86 @@ fn protocols_are_known_by_the_end_of_the_path() {
     assert_eq!(Protocol::of_path("/v1/messages"), Some(Protocol::Messages));
     assert_eq!(Protocol::of_path("/v1/completions"), None);
     assert_eq!(Protocol::of_path("/v1/models"), None);
+}
+
+/// What the gauge's own reader finds: in the stream, and in the plain answer.
+fn read_back(dialect: Dialect, protocol: Protocol, reply: &Reply, times: Times) -> [Reported; 2] {
+    let (mut wire, mut events) = (Wire::new(protocol, reply.clone()), Events::default());
+    wire.prelude(&mut events);
+    for piece in pieces(reply) {
+        wire.piece(&piece, &mut events);
+    }
+    wire.closing(Some(times), &mut events);
+    let stream: Vec<u8> = std::iter::from_fn(|| events.pop()).flat_map(|event| event.bytes).collect();
+    let whole = plain(protocol, &Reply { times: Some(times), ..reply.clone() });
+    [("text/event-stream", &stream[..]), ("application/json", &whole[..])].map(|(content_type, body)| {
+        let head = http::Response::builder().header("content-type", content_type).body(()).unwrap().into_parts().0;
+        let mut observer = Observer::new(dialect, &head);
+        observer.read(body, &mut |_| {});
+        observer.end(&mut |_| {});
+        assert_eq!((observer.off(), observer.skipped()), (None, 0), "{}", String::from_utf8_lossy(body));
+        assert_eq!((observer.facts().usage.input, observer.facts().usage.output), (Some(33), Some(40)));
+        observer.facts().reported
+    })
+}
+
+#[test]
+fn times_are_told_as_each_style_has_them() {
+    let ms = |millis: u64| Some(Nanos(millis * 1_000_000));
+    let times = Times {
+        queue: Nanos(40_000_000),
+        prompt: Nanos(70_000_000),
+        completion: Nanos(390_000_000),
+        total: Nanos(501_000_000),
+    };
+    let said = |prefill, total| Reported {
+        queue: ms(40),
+        prefill,
+        decode: ms(390),
+        ttft: ms(110),
+        total,
+        ttft_of_head: false,
+    };
+    let cases = [
+        (Reports::Groq, Protocol::Chat, said(ms(70), ms(460))),
+        (Reports::Cerebras, Protocol::Chat, said(ms(70), ms(501))),
+        (Reports::Vllm, Protocol::Chat, said(None, None)),
+        (Reports::Vllm, Protocol::Responses, said(None, None)),
+        (Reports::Headers, Protocol::Chat, Reported::default()),
+        (Reports::None, Protocol::Responses, Reported::default()),
+        (Reports::Groq, Protocol::Messages, Reported::default()),
+    ];
+    for (reports, protocol, expected) in cases {
+        let dialect = match protocol {
+            Protocol::Chat => Dialect::OpenAiChat,
+            Protocol::Responses => Dialect::OpenAiResponses,
+            Protocol::Messages => Dialect::Anthropic,
+        };
+        for reasoning_tokens in [0, 10] {
+            let reply = Reply { reasoning_tokens, reports, ..reply() };
+            assert_eq!(read_back(dialect, protocol, &reply, times), [expected, expected], "{reports:?} {protocol:?}");
+        }
+        assert_eq!(reports.in_body(protocol), expected != Reported::default(), "{reports:?} {protocol:?}");
+    }
+}
+
+#[test]
+fn groq_and_cerebras_finish_with_usage_and_times() {
+    let times = Some(Times { prompt: Nanos(1_500_000), ..Times::default() });
+    let closing = |reports, wants_usage| {
+        let reply = Reply { reports, wants_usage, ..reply() };
+        let (mut wire, mut events) = (Wire::new(Protocol::Chat, reply), Events::default());
+        wire.closing(times, &mut events);
+        drain(&mut events)
+    };
+    let groq = closing(Reports::Groq, false);
+    assert_eq!(groq.len(), 2, "the chunk that finishes, [DONE]");
+    assert_eq!(groq[0].json["x_groq"]["usage"]["prompt_time"], 0.0015);
+    assert_eq!((groq[0].usage, groq[0].json.get("usage")), (Some((33, 40)), None));
+    let asked = closing(Reports::Groq, true);
+    assert_eq!((asked.len(), &asked[1].json["usage"]), (3, &asked[0].json["x_groq"]["usage"]));
+    let cerebras = closing(Reports::Cerebras, true);
+    assert_eq!(cerebras.len(), 1, "nothing follows the chunk that finishes");
+    assert_eq!(cerebras[0].json["choices"][0]["finish_reason"], "stop");
+    assert_eq!((cerebras[0].usage, &cerebras[0].json["time_info"]["prompt_time"]), (Some((33, 40)), &0.0015.into()));
 }

@@ -11,7 +11,7 @@ mod world;
 pub use self::{
     live::Live,
     peer::Peer,
-    told::{ms_of, stages, whole_ms},
+    told::{ms_of, of_pair, stages, value, whole_ms},
     world::{Sides, World, WorldOptions, assert_same, config, upstream},
 };
 

@@ -1,4 +1,4 @@
-//! What a record says, in the words of an assertion.
+//! What a record says, or a scrape, in the words of an assertion.
 
 use streamgauge::{
     clock::Nanos,
@@ -22,4 +22,16 @@ pub fn whole_ms(span: Nanos) -> u64 {
 /// The same of a span that may be absent.
 pub fn ms_of(span: Option<Nanos>) -> Option<u64> {
     span.map(whole_ms)
+}
+
+/// The value of this series, named with its labels and without the prefix of all; absent if it is not exposed.
+pub fn value(scrape: &str, series: &str) -> Option<f64> {
+    let line = scrape.lines().find_map(|line| line.strip_prefix("streamgauge_")?.strip_prefix(series))?;
+    line.trim().parse().ok()
+}
+
+/// The same of upstream `up` and model `m`, with these labels behind theirs.
+pub fn of_pair(scrape: &str, family: &str, labels: &str) -> Option<f64> {
+    let comma = if labels.is_empty() { "" } else { "," };
+    value(scrape, &format!("{family}{{upstream=\"up\",model=\"m\"{comma}{labels}}} "))
 }
