@@ -5,6 +5,7 @@ import os
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -95,25 +96,41 @@ class Gauge:
 class Capture:
     """tcpdump on the loopback interface: segments with data only, stamped by the kernel in nanoseconds."""
 
+    LAST = b"the capture ends here"
+
     def __init__(self, parts, ports):
         self.file = parts.file("capture.pcap")
+        self.end = parts.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
+        self.end.bind(("127.0.0.1", 0))
         # Without the bare acknowledgements: half as many packets.
         data = "(ip[2:2] - ((ip[0] & 0xf) << 2) - ((tcp[12] & 0xf0) >> 2)) != 0"
         wanted = " or ".join(f"tcp port {port}" for port in ports)
-        words = ["tcpdump", "-i", "lo", "-n", "-p", "--nano", "-B", CAPTURE_BUFFER, "-w", self.file, f"({wanted}) and {data}"]
+        wanted = f"(({wanted}) and {data}) or udp port {self.end.getsockname()[1]}"
+        words = ["tcpdump", "-i", "lo", "-n", "-p", "-U", "--nano", "-B", CAPTURE_BUFFER, "-w", self.file, wanted]
         if os.geteuid() == 0:
             words[1:1] = ["-Z", "root"]  # it would write the file as a user who may not enter the folder
         self.process, _ = parts.start(words, r"listening on ")
 
     def finish(self):
         """Ends the capture; returns its file once it is known to be whole."""
-        time.sleep(0.3)  # what has just passed is still on its way into the file
+        self.end.sendto(self.LAST, self.end.getsockname())
+        deadline = time.monotonic() + STOP_SECONDS
+        while not self.has_come():
+            if time.monotonic() > deadline:
+                raise Fault(f"the capture lags behind by more than {STOP_SECONDS} s")
+            time.sleep(0.1)
         stop(self.process, signal.SIGINT)
         said = self.process.said.read_text()
         dropped = re.search(r"(\d+) packets dropped by kernel", said)
         if not dropped or dropped[1] != "0":
             raise Fault(f"the capture has holes: {said.strip()}")
         return self.file
+
+    def has_come(self):
+        """Whether the packet behind all others is in the file, where the kernel hands them over a block at a time."""
+        with self.file.open("rb") as file:
+            file.seek(max(0, self.file.stat().st_size - 1024))
+            return self.LAST in file.read()
 
 
 def no_capture(program):
