@@ -30,7 +30,7 @@ use streamgauge::{
     config::Config,
     dialect::{Dialect, Endpoint, RequestFacts},
     exchange::{Exchange, Sent},
-    net::{ConnStats, MeteredIo, StampWrites},
+    net::{ConnStats, MeteredIo, Socket, StampWrites},
     observation::{ExchangeId, Observation, Outcome},
     proxy::Gateway,
     record::{Marked, Recorder},
@@ -143,9 +143,10 @@ impl Walk {
         });
         let response = Response::builder().header("content-type", "text/event-stream").body(()).expect("a response");
         exchange.head(clock.now(), &response.into_parts().0, Some(*dialect));
-        let client = MeteredIo::new(Box::new(Sink), Arc::clone(&downstream.stats), clock, StampWrites::After);
+        let client =
+            MeteredIo::new(Socket::Other(Box::new(Sink)), Arc::clone(&downstream.stats), clock, StampWrites::After);
         let upstream = Arc::new(ConnStats::default());
-        let source = MeteredIo::new(Box::new(Sink), Arc::clone(&upstream), clock, StampWrites::Before);
+        let source = MeteredIo::new(Socket::Other(Box::new(Sink)), Arc::clone(&upstream), clock, StampWrites::Before);
         let events = WORDS.map(|word| Bytes::from(event.replacen("{}", word, 1)));
         let open = Open::new(exchange, shared, downstream);
         let endless = Endless { events: events.clone(), next: 0 };

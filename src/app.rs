@@ -204,9 +204,11 @@ impl App {
     /// As [`App::bind`].
     pub fn bind_with(config: &Config, recorder: Recorder, clock: Clock) -> io::Result<Self> {
         let recorder = Arc::new(recorder);
-        let gateway =
-            Gateway::new(config, Arc::clone(&recorder), Arc::new(TcpDial), clock).map_err(io::Error::other)?;
-        let listeners = config.listeners.iter().map(Listener::bind).collect::<io::Result<_>>()?;
+        let kernel_stamps = config.kernel_stamps;
+        let dial = Arc::new(TcpDial { kernel_stamps });
+        let gateway = Gateway::new(config, Arc::clone(&recorder), dial, clock).map_err(io::Error::other)?;
+        let listeners = config.listeners.iter().map(|listener| Listener::bind(listener, kernel_stamps));
+        let listeners = listeners.collect::<io::Result<_>>()?;
         let ready = Arc::new(AtomicBool::new(false));
         let admin =
             config.admin.map(|address| Admin::bind(address, recorder, Arc::clone(&ready), clock)).transpose()?;
@@ -331,7 +333,7 @@ async fn accept(listener: Listener, server: Server, mut stop: watch::Receiver<bo
         tokio::select! {
             socket = listener.accept() => {
                 let (server, tls, stop) = (server.clone(), listener.tls.clone(), stopping.clone());
-                connections.spawn(async move { server.serve(Box::new(socket), tls, stop).await });
+                connections.spawn(async move { server.serve(socket, tls, stop).await });
             }
             Some(_) = connections.join_next() => {}
             _ = stop.wait_for(|stop| *stop) => return connections,

@@ -94,6 +94,11 @@ pub struct RunArgs {
     /// Threads that carry the traffic [default: one per core]
     #[arg(long, value_name = "N", env = "STREAMGAUGE_WORKERS", hide_env_values = true)]
     pub workers: Option<String>,
+    /// Time arrivals by the kernel's own stamps (`true` or `false`), where it gives them: Linux [default: true]
+    ///
+    /// With `false` bytes count as arrived once they have been read, which on a busy machine is later than they came.
+    #[arg(long, value_name = "BOOL", env = "STREAMGAUGE_KERNEL_STAMPS", hide_env_values = true)]
+    pub kernel_stamps: Option<String>,
     /// The provider requests go to. Repeat it for several: each then gets the requests under /NAME, without that prefix
     ///
     /// A path in the URL is put before the path of each request. NAME is the `upstream` label in metrics and records; a
@@ -162,6 +167,7 @@ impl RunArgs {
             tls_cert: one(&self.tls_cert),
             tls_key: one(&self.tls_key),
             workers: one(&self.workers),
+            kernel_stamps: one(&self.kernel_stamps),
             upstreams: many(&self.upstream),
             admin: one(&self.admin),
             access_log: one(&self.access_log),

@@ -3,12 +3,17 @@
 //! A [`Clock`] is copied to whoever must read it. It runs on tokio's clock, so a test that pauses the runtime's time
 //! pauses the gauge with it. In a release build that clock is the monotonic one of the operating system.
 
+mod offset;
+
 use std::{
     num::NonZeroU64,
     ops::{Add, AddAssign},
     sync::atomic::{AtomicU64, Ordering},
-    time::{Duration, SystemTime},
+    time::{Duration, SystemTime, UNIX_EPOCH},
 };
+
+pub use self::offset::WallTime;
+use self::offset::{Look, Offset};
 
 /// An instant: nanoseconds since the [`Clock`]'s origin, never zero, so an absent stamp costs no space.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -121,25 +126,46 @@ impl AtomicStamp {
     }
 }
 
+/// When bytes arrived, and who says so.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Arrival {
+    /// When.
+    pub at: Stamp,
+    /// The kernel saw them arrive; otherwise this is when they were read.
+    pub by_kernel: bool,
+}
+
 /// The source of stamps, with a wall-clock anchor taken at its origin.
 #[derive(Clone, Copy, Debug)]
 pub struct Clock {
     origin: tokio::time::Instant,
     wall: SystemTime,
+    offset: &'static Offset,
 }
 
 impl Clock {
-    /// A clock whose origin is now.
+    /// A clock whose origin is now. A program has one: a few bytes of each stay for good.
     #[expect(clippy::disallowed_methods, reason = "the one place that reads time")]
     pub fn start() -> Self {
-        Self { origin: tokio::time::Instant::now(), wall: SystemTime::now() }
+        let origin = tokio::time::Instant::now();
+        let offset = Offset::new(|| look(origin));
+        Self { origin, wall: SystemTime::now(), offset: Box::leak(Box::new(offset)) }
     }
 
     /// The present.
-    #[expect(clippy::disallowed_methods, reason = "the one place that reads time")]
+    #[inline]
     pub fn now(&self) -> Stamp {
-        let nanos = Nanos::from(tokio::time::Instant::now().duration_since(self.origin)).0;
-        Stamp(NonZeroU64::MIN.saturating_add(nanos))
+        present(self.origin)
+    }
+
+    /// Arrival of bytes that have just been read, and that the kernel received at `received` by the wall clock. Steps of
+    /// that clock do not show: where one may have come between, it is the present, as it is without the kernel's word.
+    #[inline]
+    pub fn arrival(&self, received: Option<WallTime>) -> Arrival {
+        let now = self.now();
+        let by_kernel =
+            received.and_then(|received| self.offset.arrival(received, now, wall_time(), || look(self.origin)));
+        Arrival { at: by_kernel.unwrap_or(now), by_kernel: by_kernel.is_some() }
     }
 
     /// The wall-clock time of a stamp, as the anchor at the origin has it (later clock steps do not show).
@@ -151,6 +177,23 @@ impl Clock {
     pub fn instant(&self, stamp: Stamp) -> tokio::time::Instant {
         self.origin + Duration::from_nanos(stamp.nanos() - 1)
     }
+}
+
+#[expect(clippy::disallowed_methods, reason = "the one place that reads time")]
+fn present(origin: tokio::time::Instant) -> Stamp {
+    let nanos = Nanos::from(tokio::time::Instant::now().duration_since(origin)).0;
+    Stamp(NonZeroU64::MIN.saturating_add(nanos))
+}
+
+/// A clock before 1970 stands still there: whatever the kernel says of it is too far off to be believed.
+#[expect(clippy::disallowed_methods, reason = "the one place that reads time")]
+fn wall_time() -> WallTime {
+    let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    WallTime(i64::try_from(since_1970.as_nanos()).unwrap_or(i64::MAX))
+}
+
+fn look(origin: tokio::time::Instant) -> Look {
+    Look { before: present(origin), wall: wall_time(), after: present(origin) }
 }
 
 #[cfg(test)]
@@ -183,5 +226,23 @@ mod tests {
         tokio::time::sleep(Duration::from_millis(250)).await;
         assert_eq!(clock.now().since(before), Nanos(250_000_000));
         assert_eq!(clock.wall(clock.now()).duration_since(clock.wall(before)).unwrap().as_millis(), 250);
+    }
+
+    #[test]
+    fn the_kernels_word_is_told_by_our_clock() {
+        let clock = Clock::start();
+        let before = clock.now();
+        let received = wall_time();
+        let after = clock.now();
+        std::thread::sleep(Duration::from_millis(20));
+        let arrival = clock.arrival(Some(received));
+        // A machine may be too busy to tell, but not every time.
+        assert!(arrival.by_kernel || (0..1000).any(|_| clock.arrival(Some(wall_time())).by_kernel));
+        if arrival.by_kernel {
+            let (earliest, latest) = (before.minus(Nanos(5_000)), after + Nanos(5_000));
+            assert!((earliest..=latest).contains(&arrival.at), "{arrival:?} of {before:?} to {after:?}");
+        }
+        let unsaid = clock.arrival(None);
+        assert!(!unsaid.by_kernel && unsaid.at > arrival.at);
     }
 }

@@ -124,16 +124,21 @@ impl Limit {
     }
 }
 
-/// Where a stamp was taken.
+/// Where the arrivals of one side were stamped.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum StampSource {
     /// By the kernel, at the arrival of the bytes.
     Kernel,
-    /// By a clock read at the return of the system call.
+    /// By a clock read at the return of the read, some of them or all.
     User,
 }
 
 impl StampSource {
+    /// Of a side whose every arrival the kernel stamped, or not.
+    pub const fn of(by_kernel: bool) -> Self {
+        if by_kernel { Self::Kernel } else { Self::User }
+    }
+
     /// Its name in records.
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -240,10 +245,10 @@ pub struct Observation {
     pub event_overhead: EventOverhead,
     /// Connection facts.
     pub connection: Connection,
-    /// Where the client side's stamps were taken.
+    /// Where arrivals from the client were stamped: by the kernel only if all of them were.
     pub client_stamp: StampSource,
-    /// Where the upstream side's stamps were taken.
-    pub upstream_stamp: StampSource,
+    /// The same of arrivals from the upstream; absent if no head came.
+    pub upstream_stamp: Option<StampSource>,
     /// Things to know before comparing.
     pub flags: Flags,
     /// Exchanges in flight to the same upstream and model at the start, itself included; absent if never counted.
@@ -356,7 +361,7 @@ impl Observation {
             event_overhead: EventOverhead::default(),
             connection: Connection::default(),
             client_stamp: StampSource::User,
-            upstream_stamp: StampSource::User,
+            upstream_stamp: None,
             flags: Flags::default(),
             load: None,
             workload: None,

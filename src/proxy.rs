@@ -134,7 +134,9 @@ impl Gateway {
         mut request: Request<Incoming>,
     ) -> Result<Response<ResponseTap>, Infallible> {
         let client = request.version();
-        downstream.multiplexed.get_or_init(|| client == Version::HTTP_2);
+        if *downstream.multiplexed.get_or_init(|| client == Version::HTTP_2) {
+            downstream.stats.carries_many();
+        }
         let request_head = self.request_head(&downstream, client, request.headers());
         let upgrade = request.extensions().get::<OnUpgrade>().is_some().then(|| hyper::upgrade::on(&mut request));
         let (mut parts, body) = request.into_parts();

@@ -15,7 +15,7 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::{
     config::Limits,
-    net::{BoxIo, MeteredIo, StampWrites, TracedIo},
+    net::{BoxIo, MeteredIo, Socket, StampWrites, TracedIo},
     proxy::Gateway,
     tap::Downstream,
 };
@@ -39,7 +39,12 @@ impl Server {
     ///
     /// # Cancel safety
     /// Dropping the future closes the connection and books its exchanges.
-    pub async fn serve(&self, socket: BoxIo, tls: Option<Arc<ServerConfig>>, mut stop: watch::Receiver<bool>) {
+    pub async fn serve(
+        &self,
+        socket: impl Into<Socket>,
+        tls: Option<Arc<ServerConfig>>,
+        mut stop: watch::Receiver<bool>,
+    ) {
         let gateway = &self.gateway;
         let downstream = Gateway::downstream();
         let stats = Arc::clone(&downstream.stats);
@@ -50,7 +55,12 @@ impl Server {
                 // Boxed, to be gone after it: every connection's task would be larger by a KiB, TLS or not.
                 let accept = Box::pin(TlsAcceptor::from(config).accept(metered));
                 match tokio::time::timeout(gateway.limits().header_read, accept).await {
-                    Ok(Ok(stream)) => Box::new(stream),
+                    Ok(Ok(stream)) => {
+                        if stream.get_ref().1.alpn_protocol() == Some(b"h2") {
+                            stats.carries_many();
+                        }
+                        Box::new(stream)
+                    }
                     Ok(Err(error)) => return tracing::debug!(%error, "a client's TLS handshake failed"),
                     Err(_) => return tracing::debug!("a client's TLS handshake took too long"),
                 }

@@ -81,7 +81,8 @@ pub async fn run(
         match watched.deflate {
             Ok((up, down)) => {
                 let session = Some(Session::new(watched.dialect, model.clone(), up, down));
-                let turns = Turns::new(tunnel, &shared, watched.endpoint, Arc::clone(&sides.client), model);
+                let both = (Arc::clone(&sides.client), Arc::clone(&sides.upstream));
+                let turns = Turns::new(tunnel, &shared, watched.endpoint, both, model);
                 books.reading = Some(Reading { session, turns });
             }
             Err(off) => books.off = Some(off),

@@ -110,7 +110,7 @@ fn the_commented_file_knows_every_key_and_its_examples_load() {
 
 #[test]
 fn a_full_configuration_writes_back_equal() {
-    let full = "workers = 3\naccess_log = \"-\"\nlog_level = \"warn,streamgauge=debug\"\nsession_header = \"X-Session\"\n\
+    let full = "workers = 3\nkernel_stamps = false\naccess_log = \"-\"\nlog_level = \"warn,streamgauge=debug\"\nsession_header = \"X-Session\"\n\
         listen = \"127.0.0.1:0\"\n[[listeners]]\naddress = \"[::1]:8443\"\ncertificate = \"c.pem\"\nkey = \"k.pem\"\n\
         [admin]\naddress = \"off\"\n\
         [[upstreams]]\nname = \"a\"\nurl = \"https://[::1]:8444/v1/\"\nprovider = \"anthropic\"\nca_file = \"ca.pem\"\n\
@@ -186,11 +186,13 @@ fn flags_replace_what_the_file_says() {
     assert_eq!(written.listeners.len(), 2);
     let config = args(&format!(
         "streamgauge --config {file} --listen 127.0.0.1:1,127.0.0.1:2 --listen 127.0.0.1:3 --admin off --workers 2 \
+         --kernel-stamps false \
          --upstream http://127.0.0.1:9 --access-log - --log-level debug"
     ));
     let config = config.config().unwrap();
     assert_eq!(config.listeners.iter().map(|l| l.address.port()).collect::<Vec<_>>(), [1, 2, 3]);
     assert_eq!((config.admin, config.workers, config.access_log), (None, Some(2), Some(LogTarget::Stdout)));
+    assert!(written.kernel_stamps && !config.kernel_stamps);
     assert_eq!((config.log_level.as_str(), config.upstreams.len()), ("debug", 1));
     let tls = args("streamgauge --upstream http://h --tls-listen [::]:8443 --tls-cert c.pem --tls-key k.pem");
     let tls = tls.config().unwrap();
@@ -253,7 +255,7 @@ fn help_shows_every_flag_with_its_variable() {
     let help = help.to_string();
     let (options, _) = help.split_once("Examples:").unwrap();
     let flags: Vec<&str> = options.lines().filter_map(|line| line.trim_start().strip_prefix("--")).collect();
-    assert_eq!(flags.len(), 11, "{flags:?}");
+    assert_eq!(flags.len(), 12, "{flags:?}");
     for flag in flags {
         let name = flag.split(' ').next().unwrap();
         let variable = format!("[env: STREAMGAUGE_{}]", name.to_uppercase().replace('-', "_"));
@@ -316,6 +318,7 @@ fn refusals() {
         ("an unknown key that holds a secret", upstream("api_key = \"sk-secret\"")),
         ("wrong type: number for string", "[[upstreams]]\nurl = 5".to_owned()),
         ("wrong type: string for number", format!("workers = \"four\"\n{ONE}")),
+        ("wrong type: number for truth", format!("kernel_stamps = 1\n{ONE}")),
         ("wrong type: string for boolean", upstream("preserve_host = \"yes\"")),
         ("wrong type: value for section", format!("admin = \"off\"\n{ONE}")),
         ("wrong type: section for list of sections", "[upstreams]\nurl = \"https://a.example\"".to_owned()),
@@ -407,7 +410,7 @@ fn refusals() {
         "streamgauge --upstream a=https://a.example --upstream a=https://b.example",
         "streamgauge --upstream A=https://a.example",
         "streamgauge --upstream a=https://u:hunter2@a.example",
-        "streamgauge --upstream h=http://h --listen localhost:8080 --workers 0 --admin x --log-level loud --access-log=",
+        "streamgauge --upstream h=http://h --listen localhost:8080 --workers 0 --kernel-stamps no --admin x --log-level loud --access-log=",
         "streamgauge --upstream h=http://h --tls-listen 127.0.0.1:1 --tls-cert c.pem",
         "streamgauge --upstream h=http://h --tls-key k.pem",
     ];

@@ -10,7 +10,7 @@ use http::Version;
 use crate::{
     clock::Nanos,
     dialect::Endpoint,
-    observation::{Limit, Observation, STAGES, input_class, load_class, output_class, push_decimal},
+    observation::{Limit, Observation, STAGES, StampSource, input_class, load_class, output_class, push_decimal},
     timeline::Timeline,
 };
 
@@ -105,7 +105,7 @@ pub fn record_json(observation: &Observation) -> String {
     });
     record.object("stamp", |stamp| {
         stamp.text("client", Some(o.client_stamp.as_str()));
-        stamp.text("upstream", Some(o.upstream_stamp.as_str()));
+        stamp.text("upstream", o.upstream_stamp.map(StampSource::as_str));
     });
     record.names("flags", o.flags_named().into_iter().filter_map(|(name, set)| set.then_some(name)));
 
@@ -314,7 +314,7 @@ mod tests {
         o.connection.reused = Some(false);
         o.connection.client_version = Some(Version::HTTP_11);
         o.connection.upstream_version = Some(Version::HTTP_2);
-        o.upstream_stamp = StampSource::Kernel;
+        o.upstream_stamp = Some(StampSource::Kernel);
         o.flags.informational_dropped = true;
         o.load = Some(3);
         o.workload = Some("chat-1k".into());

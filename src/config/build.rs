@@ -68,6 +68,7 @@ fn document(root: &mut Section<'_>, overrides: &Overrides, faults: &Faults<'_>) 
     let metrics = metrics(root, faults);
     let limits = limits(root);
     let workers = workers(root, overrides, faults);
+    let kernel_stamps = kernel_stamps(root, overrides, faults);
     let access_log = access_log(root, overrides, faults);
     let log_level = log_level(root, overrides, faults);
     let (admin, recent) = admin(root, overrides, faults);
@@ -86,6 +87,7 @@ fn document(root: &mut Section<'_>, overrides: &Overrides, faults: &Faults<'_>) 
         admin,
         recent,
         workers,
+        kernel_stamps,
         upstreams: upstreams?,
         routes: routes?,
         metrics,
@@ -182,6 +184,15 @@ fn workers(root: &mut Section<'_>, overrides: &Overrides, faults: &Faults<'_>) -
     let Some(text) = &overrides.workers else { return written };
     let count = text.parse().ok().filter(|count| (1..=MAX_WORKERS).contains(count));
     faults.take(&At::flag("--workers", text), count.ok_or_else(|| format!("must be from 1 to {MAX_WORKERS}")))
+}
+
+fn kernel_stamps(root: &mut Section<'_>, overrides: &Overrides, faults: &Faults<'_>) -> bool {
+    let written = root.boolean("kernel_stamps");
+    let flag = overrides.kernel_stamps.as_ref().and_then(|text| {
+        faults
+            .take(&At::flag("--kernel-stamps", text), text.parse().map_err(|_| "must be `true` or `false`".to_owned()))
+    });
+    flag.or(written).unwrap_or(true)
 }
 
 fn access_log(root: &mut Section<'_>, overrides: &Overrides, faults: &Faults<'_>) -> Option<LogTarget> {

@@ -9,6 +9,7 @@ pub(super) fn toml(config: &Config) -> String {
     if let Some(workers) = config.workers {
         out.bare("workers", workers);
     }
+    out.bare("kernel_stamps", config.kernel_stamps);
     match &config.access_log {
         None => {}
         Some(LogTarget::Stdout) => out.text("access_log", "-"),

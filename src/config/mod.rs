@@ -34,6 +34,8 @@ pub struct Config {
     pub recent: usize,
     /// Worker threads; absent means one per core.
     pub workers: Option<usize>,
+    /// Arrivals are stamped by the kernel, where it can.
+    pub kernel_stamps: bool,
     /// Providers; at least one, names unique.
     pub upstreams: Vec<Arc<Upstream>>,
     /// Routes in the order they are tried; at most one default, which is last wherever it was written.
@@ -86,6 +88,7 @@ pub struct Overrides {
     pub tls_cert: Option<String>,
     pub tls_key: Option<String>,
     pub workers: Option<String>,
+    pub kernel_stamps: Option<String>,
     /// `[NAME=]URL`, each. One alone serves every path; of several each must have a name and serves the paths under
     /// `/NAME`, which is taken off.
     pub upstreams: Vec<String>,

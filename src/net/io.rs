@@ -1,5 +1,8 @@
-//! [`MeteredIo`]: the socket's own wrapper, below TLS. It stamps reads and writes, counts bytes, and measures how long
-//! writes were pending. What it finds stands in [`ConnStats`], atomics with one writer.
+//! [`MeteredIo`]: the socket's own wrapper, below TLS. It stamps reads and writes, and measures how long writes were
+//! pending. What it finds stands in [`ConnStats`], atomics with one writer.
+//!
+//! A read's stamp is the arrival of its last bytes: when the kernel received them where it says so ([`Socket`]), else the
+//! read's return, which is later by however long this program did not run.
 
 use std::{
     fmt, io,
@@ -14,8 +17,8 @@ use std::{
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use super::{pending::Pending, reads::Reads};
-use crate::clock::{AtomicStamp, Clock, Nanos, Stamp};
+use super::{pending::Pending, reads::Reads, socket::Socket};
+use crate::clock::{Arrival, AtomicStamp, Clock, Nanos, Stamp};
 
 /// Anything bytes flow through: a TCP stream, TLS over one, an in-memory pipe in tests.
 pub trait Io: AsyncRead + AsyncWrite + Send + Unpin {}
@@ -37,6 +40,8 @@ pub enum StampWrites {
 /// What one connection's socket has seen. Written by its [`MeteredIo`] alone, read by the taps.
 pub struct ConnStats {
     last_read: AtomicStamp,
+    /// The newest read that the kernel did not stamp.
+    last_user_read: AtomicStamp,
     read_end: AtomicStamp,
     first_write: AtomicStamp,
     last_write: AtomicStamp,
@@ -44,6 +49,7 @@ pub struct ConnStats {
     flushes: AtomicU32,
     reads: Reads,
     greeted: AtomicBool,
+    many_streams: AtomicBool,
     parked: AtomicBool,
     closing: Mutex<Vec<Closing>>,
 }
@@ -55,6 +61,7 @@ impl Default for ConnStats {
     fn default() -> Self {
         Self {
             last_read: AtomicStamp::absent(),
+            last_user_read: AtomicStamp::absent(),
             read_end: AtomicStamp::absent(),
             first_write: AtomicStamp::absent(),
             last_write: AtomicStamp::absent(),
@@ -62,6 +69,7 @@ impl Default for ConnStats {
             flushes: AtomicU32::new(0),
             reads: Reads::default(),
             greeted: AtomicBool::new(false),
+            many_streams: AtomicBool::new(false),
             parked: AtomicBool::new(false),
             closing: Mutex::new(Vec::new()),
         }
@@ -78,9 +86,31 @@ impl fmt::Debug for ConnStats {
 }
 
 impl ConnStats {
-    /// Arrival of the newest bytes; absent before the first.
+    /// Arrival of the newest bytes; absent before the first. Never earlier than it was before.
     pub fn last_read(&self) -> Option<Stamp> {
         self.last_read.load()
+    }
+
+    /// Whether the kernel stamped every read whose stamp is `since` or later.
+    pub fn stamped_by_kernel(&self, since: Stamp) -> bool {
+        !self.many_streams.load(Ordering::Acquire) && self.last_user_read.load().is_none_or(|last| last < since)
+    }
+
+    /// The connection carries many streams (HTTP/2). A read may bring bytes of any of them, so from now on reads are stamped
+    /// at their return.
+    pub fn carries_many(&self) {
+        self.many_streams.store(true, Ordering::Release);
+    }
+
+    /// A read has brought bytes.
+    #[inline]
+    pub(super) fn was_read(&self, arrival: Arrival) {
+        // Segments that came out of order, and a kernel's stamp behind one of ours: time does not go back on a connection.
+        let at = self.last_read.load().map_or(arrival.at, |last| last.max(arrival.at));
+        if !arrival.by_kernel {
+            self.last_user_read.store(Some(at));
+        }
+        self.last_read.store(Some(at));
     }
 
     /// Arrival of the connection's end as the other side had it; absent while it may send more.
@@ -174,7 +204,7 @@ impl ConnStats {
 
 /// A socket that is stamped and counted. Passes every call on, vectored writes included.
 pub struct MeteredIo {
-    inner: BoxIo,
+    inner: Socket,
     stats: Arc<ConnStats>,
     clock: Clock,
     writes: StampWrites,
@@ -182,13 +212,13 @@ pub struct MeteredIo {
 
 impl MeteredIo {
     /// Wraps a socket; what it sees stands in `stats`.
-    pub fn new(inner: BoxIo, stats: Arc<ConnStats>, clock: Clock, writes: StampWrites) -> Self {
-        Self { inner, stats, clock, writes }
+    pub fn new(inner: impl Into<Socket>, stats: Arc<ConnStats>, clock: Clock, writes: StampWrites) -> Self {
+        Self { inner: inner.into(), stats, clock, writes }
     }
 
-    fn write(&mut self, write: impl FnOnce(Pin<&mut dyn Io>) -> Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
+    fn write(&mut self, write: impl FnOnce(Pin<&mut Socket>) -> Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
         let before = self.clock.now();
-        let result = write(Pin::new(&mut *self.inner));
+        let result = write(Pin::new(&mut self.inner));
         match &result {
             Poll::Pending => self.stats.pending.blocked(before),
             Poll::Ready(taken) => {
@@ -209,9 +239,10 @@ impl AsyncRead for MeteredIo {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let this = &mut *self;
         let before = buf.filled().len();
-        ready!(Pin::new(&mut this.inner).poll_read(cx, buf))?;
+        let received = ready!(this.inner.poll_receive(cx, buf))?;
         if buf.filled().len() > before {
-            this.stats.last_read.store(Some(this.clock.now()));
+            let received = received.filter(|_| !this.stats.many_streams.load(Ordering::Relaxed));
+            this.stats.was_read(this.clock.arrival(received));
         } else if buf.remaining() > 0 {
             this.stats.read_end.store_once(this.clock.now());
         }

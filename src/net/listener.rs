@@ -3,29 +3,35 @@
 use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 
 use rustls::ServerConfig;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpListener;
 
-use super::tls::{self};
+use super::{
+    socket::{Socket, stamp_arrivals},
+    tls,
+};
 use crate::config;
 
 /// One bound listener.
 #[derive(Debug)]
 pub struct Listener {
     socket: TcpListener,
+    stamped: bool,
     /// TLS, if its clients must speak it.
     pub tls: Option<Arc<ServerConfig>>,
 }
 
 impl Listener {
-    /// Binds the address. The backlog is the system's largest: a burst of agents must not see refused connections.
+    /// Binds the address. The backlog is the system's largest: a burst of agents must not see refused connections. With
+    /// `kernel_stamps` the kernel stamps what its connections receive, if it can.
     ///
     /// # Errors
     /// If the address can't be bound, or its certificate or key can't be used.
-    pub fn bind(listener: &config::Listener) -> io::Result<Self> {
+    pub fn bind(listener: &config::Listener, kernel_stamps: bool) -> io::Result<Self> {
         let tls = listener.tls.as_ref().map(tls::server).transpose().map_err(io::Error::other)?;
         let socket = std_listener(listener.address)
             .map_err(|error| io::Error::new(error.kind(), format!("can't listen on {}: {error}", listener.address)))?;
-        Ok(Self { socket: TcpListener::from_std(socket)?, tls })
+        let stamped = kernel_stamps && stamp_arrivals(&socket);
+        Ok(Self { socket: TcpListener::from_std(socket)?, stamped, tls })
     }
 
     /// Where it listens, the port chosen by the system included.
@@ -42,12 +48,12 @@ impl Listener {
     ///
     /// # Cancel safety
     /// No connection is lost when the future is dropped.
-    pub async fn accept(&self) -> TcpStream {
+    pub async fn accept(&self) -> Socket {
         loop {
             match self.socket.accept().await {
                 Ok((stream, _)) => {
                     let _ = stream.set_nodelay(true);
-                    return stream;
+                    return Socket::tcp(stream, self.stamped);
                 }
                 Err(error) if is_connections_own(&error) => {}
                 Err(error) => {

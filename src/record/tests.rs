@@ -49,6 +49,7 @@ fn config(upstreams: Vec<Arc<Upstream>>) -> Config {
         recent: 512,
         admin: None,
         workers: None,
+        kernel_stamps: true,
         upstreams,
         routes: Vec::new(),
         metrics: Metrics::default(),

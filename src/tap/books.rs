@@ -14,7 +14,7 @@ use crate::{
     dialect::Dialect,
     exchange::{Cause, Exchange, Sent},
     net::ConnStats,
-    observation::{ExchangeId, Observation, Outcome},
+    observation::{ExchangeId, Observation, Outcome, StampSource},
     record::Recorder,
     timeline::Timeline,
     upload::Upload,
@@ -77,6 +77,8 @@ pub struct Open {
     pub(super) downstream: Arc<Downstream>,
     /// The request is on its way up and not answered yet.
     departing: Option<Departing>,
+    /// The connection it went up by last.
+    upstream: Option<Arc<ConnStats>>,
     /// How long the client's writes had been pending, and how often stalled, before this exchange …
     before: (Nanos, u32),
     /// … and when its response ended.
@@ -106,7 +108,8 @@ impl Open {
     pub fn new(exchange: Box<Exchange>, shared: Arc<Shared>, downstream: Arc<Downstream>) -> Self {
         shared.in_flight.fetch_add(1, Ordering::AcqRel);
         let before = (downstream.stats.pending_until(shared.clock.now()), downstream.stats.stalls());
-        Self { exchange: Some(exchange), shared, downstream, departing: None, before, pending_at_end: None }
+        let (departing, upstream, pending_at_end) = (None, None, None);
+        Self { exchange: Some(exchange), shared, downstream, departing, upstream, before, pending_at_end }
     }
 
     /// The exchange, while it is open.
@@ -137,6 +140,7 @@ impl Open {
 
     /// The request goes up by this connection.
     pub fn departs(&mut self, departing: Departing) {
+        self.upstream = Some(Arc::clone(&departing.stats));
         self.departing = Some(departing);
     }
 
@@ -193,10 +197,16 @@ impl Open {
             if cause == Cause::Ended && exchange.awaits_departure() {
                 exchange.departed(end, pending);
             }
+            let begin = exchange.seen().timeline.request_head;
+            exchange.seen().client_stamp = StampSource::of(stats.stamped_by_kernel(begin));
             let waits = &mut exchange.seen().timeline.waits;
             waits.client = pending.less(self.before.0);
             waits.client_stalls = stats.stalls().saturating_sub(self.before.1);
             waits.tail = self.pending_at_end.map_or(Nanos::ZERO, |before| pending.less(before));
+        }
+        let timeline = &exchange.seen().timeline;
+        if let (Some(upstream), Some(leased), Some(_)) = (&self.upstream, timeline.lease_got, timeline.head_back) {
+            exchange.seen().upstream_stamp = Some(StampSource::of(upstream.stamped_by_kernel(leased)));
         }
         if cause == Cause::Ended {
             self.downstream.delivered.store(Some(end));
@@ -274,8 +284,9 @@ impl Departing {
             return Sent { first, last: last.filter(|_| ended), upload, stalled: Nanos::ZERO, stalls: 0 };
         }
         let first = stats.first_write();
-        // While a write is pending some of it has not left.
-        let last = stats.last_write().filter(|_| ended && first.is_some() && !stats.is_pending());
+        // While a write is pending some of it has not left; what left after the answer had come was not what it answers.
+        let last = stats.last_write().filter(|last| *last <= until);
+        let last = last.filter(|_| ended && first.is_some() && !stats.is_pending());
         let stalled = stats.pending_until(until).less(self.pending);
         let upload = upload.waited(stats, self.pending, until);
         Sent { first, last, upload, stalled, stalls: stats.stalls().saturating_sub(self.stalls) }

@@ -11,6 +11,7 @@ use crate::{
     },
     exchange::{Cause, Exchange, Sent},
     net::ConnStats,
+    observation::StampSource,
     tap::Shared,
 };
 
@@ -24,6 +25,7 @@ pub(super) struct Turns<'a> {
     shared: &'a Shared,
     endpoint: Endpoint,
     client: Arc<ConnStats>,
+    upstream: Arc<ConnStats>,
     /// The model that was asked for last.
     model: Option<String>,
     /// Not ended, in the session's order.
@@ -77,7 +79,7 @@ impl<'a> Turns<'a> {
         tunnel: &'a Exchange,
         shared: &'a Shared,
         endpoint: Endpoint,
-        client: Arc<ConnStats>,
+        (client, upstream): (Arc<ConnStats>, Arc<ConnStats>),
         model: Option<String>,
     ) -> Self {
         let stalls = client.stalls();
@@ -86,6 +88,7 @@ impl<'a> Turns<'a> {
             shared,
             endpoint,
             client,
+            upstream,
             model,
             open: VecDeque::new(),
             leaving: Vec::new(),
@@ -313,7 +316,12 @@ impl<'a> Turns<'a> {
             if cause == Cause::Ended {
                 exchange.passed_on(end, pending);
             }
-            let waits = &mut exchange.seen().timeline.waits;
+            let seen = exchange.seen();
+            let begin = seen.timeline.request_head;
+            let source = |stats: &ConnStats| StampSource::of(stats.stamped_by_kernel(begin));
+            seen.client_stamp = source(&self.client);
+            seen.upstream_stamp = (seen.reads > 0).then(|| source(&self.upstream));
+            let waits = &mut seen.timeline.waits;
             (waits.client, waits.client_stalls) = waited;
             waits.tail = at_end.map_or(Nanos::ZERO, |at_end| pending.less(at_end));
         }

@@ -12,14 +12,14 @@ use http_body::Body;
 use hyper::client::conn::{http1, http2};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use rustls_pki_types::ServerName;
-use tokio::net::TcpStream;
+use tokio::net::TcpSocket;
 use tokio_rustls::TlsConnector;
 
 use crate::{
     clock::{Clock, Nanos, Stamp},
     config::{HttpVersion, Upstream},
     error::{Error, Stage},
-    net::{BoxIo, ConnStats, MeteredIo, StampWrites, TracedIo, tls, tls::ClientTls},
+    net::{BoxIo, ConnStats, MeteredIo, Socket, StampWrites, TracedIo, stamp_arrivals, tls, tls::ClientTls},
     timeline::Interval,
 };
 
@@ -31,12 +31,15 @@ pub trait Dial: Send + Sync + 'static {
     /// The addresses of a host, in the order to try them.
     fn resolve(&self, host: &str, port: u16) -> Dialling<Vec<SocketAddr>>;
     /// A connection to one address.
-    fn connect(&self, address: SocketAddr) -> Dialling<BoxIo>;
+    fn connect(&self, address: SocketAddr) -> Dialling<Socket>;
 }
 
 /// The operating system's resolver and TCP, with small packets sent at once.
 #[derive(Clone, Copy, Debug)]
-pub struct TcpDial;
+pub struct TcpDial {
+    /// The kernel stamps what its connections receive, if it can.
+    pub kernel_stamps: bool,
+}
 
 impl Dial for TcpDial {
     fn resolve(&self, host: &str, port: u16) -> Dialling<Vec<SocketAddr>> {
@@ -44,14 +47,17 @@ impl Dial for TcpDial {
         Box::pin(async move { Ok(tokio::net::lookup_host((host, port)).await?.collect()) })
     }
 
-    fn connect(&self, address: SocketAddr) -> Dialling<BoxIo> {
+    fn connect(&self, address: SocketAddr) -> Dialling<Socket> {
+        let kernel_stamps = self.kernel_stamps;
         Box::pin(async move {
-            let stream = TcpStream::connect(address).await?;
+            let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+            let stamped = kernel_stamps && stamp_arrivals(&socket);
+            let stream = socket.connect(address).await?;
             stream.set_nodelay(true)?;
             // A provider may think for minutes in silence; middle boxes forget such connections.
             let keepalive = socket2::TcpKeepalive::new().with_time(std::time::Duration::from_secs(60));
             let _ = socket2::SockRef::from(&stream).set_tcp_keepalive(&keepalive);
-            Ok(Box::new(stream) as BoxIo)
+            Ok(Socket::tcp(stream, stamped))
         })
     }
 }
@@ -159,8 +165,12 @@ impl Connector {
             None => (Box::new(metered) as BoxIo, self.upstream.http == HttpVersion::Http2),
             Some(tls) => self.handshake(metered, if http1_only { &tls.http1 } else { &tls.any }, timings).await?,
         };
+        let http2 = http2 && !http1_only;
+        if http2 {
+            stats.carries_many();
+        }
         let io = TokioIo::new(TracedIo::new(plain, Arc::clone(&stats)));
-        let sender = if http2 && !http1_only { self.http2(io).await? } else { Self::http1(io).await? };
+        let sender = if http2 { self.http2(io).await? } else { Self::http1(io).await? };
         let timings = *timings.lock().unwrap_or_else(PoisonError::into_inner);
         Ok(Connected { sender, stats, timings, born: self.clock.now() })
     }
@@ -189,7 +199,7 @@ impl Connector {
         Ok(addresses)
     }
 
-    async fn tcp(&self, addresses: &[SocketAddr], timings: &Mutex<ConnectTimings>) -> Result<BoxIo, Error> {
+    async fn tcp(&self, addresses: &[SocketAddr], timings: &Mutex<ConnectTimings>) -> Result<Socket, Error> {
         // Each address gets its share of the limit, so that a first one that swallows packets leaves time for the next.
         let share = self.upstream.limits.connect / u32::try_from(addresses.len()).unwrap_or(u32::MAX);
         let attempt = async {

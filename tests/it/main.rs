@@ -13,6 +13,8 @@ mod compressed;
 mod corpus;
 mod exchange;
 mod floors;
+#[cfg(target_os = "linux")]
+mod kernel;
 mod marks;
 mod outcomes;
 mod pool;

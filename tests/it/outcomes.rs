@@ -8,7 +8,7 @@ use std::{
 
 use streamgauge::{
     config::{Matches, Upstream},
-    net::BoxIo,
+    net::Socket,
     observation::{Limit, Observation, Outcome},
     upstream::{Dial, Dialling},
 };
@@ -332,7 +332,7 @@ async fn who_leaves_behind_the_dialect_s_end_has_it_all() {
 }
 
 /// An upstream that can't be reached, in this way.
-struct Failing(fn() -> io::Result<BoxIo>);
+struct Failing(fn() -> io::Result<Socket>);
 
 impl Dial for Failing {
     fn resolve(&self, _host: &str, port: u16) -> Dialling<Vec<SocketAddr>> {
@@ -342,7 +342,7 @@ impl Dial for Failing {
         })
     }
 
-    fn connect(&self, _address: SocketAddr) -> Dialling<BoxIo> {
+    fn connect(&self, _address: SocketAddr) -> Dialling<Socket> {
         let connect = self.0;
         Box::pin(async move {
             sleep(ms(30)).await;
@@ -351,12 +351,12 @@ impl Dial for Failing {
     }
 }
 
-fn refused() -> io::Result<BoxIo> {
+fn refused() -> io::Result<Socket> {
     Err(io::ErrorKind::ConnectionRefused.into())
 }
 
 #[expect(clippy::panic, reason = "the fault under test")]
-fn panicking() -> io::Result<BoxIo> {
+fn panicking() -> io::Result<Socket> {
     panic!("a fault of our own, on purpose");
 }
 

@@ -10,7 +10,7 @@ use http::{Method, Request, Response};
 use http_body_util::BodyExt as _;
 use streamgauge::{
     config::{HttpVersion, Upstream},
-    net::BoxIo,
+    net::{BoxIo, Socket},
     observation::{Observation, Outcome},
     upstream::{Dial, Dialling},
 };
@@ -228,7 +228,7 @@ impl Dial for Scripted {
         Box::pin(async move { Ok(addresses) })
     }
 
-    fn connect(&self, address: SocketAddr) -> Dialling<BoxIo> {
+    fn connect(&self, address: SocketAddr) -> Dialling<Socket> {
         self.asked.lock().unwrap().push(address.to_string());
         let (ends, alive) = (self.ends.clone(), address == self.alive);
         Box::pin(async move {
@@ -238,7 +238,7 @@ impl Dial for Scripted {
             }
             let (ours, theirs) = tokio::io::duplex(64 * 1024);
             ends.try_send(Box::new(theirs)).unwrap();
-            Ok(Box::new(ours) as BoxIo)
+            Ok(Socket::Other(Box::new(ours)))
         })
     }
 }

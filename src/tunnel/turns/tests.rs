@@ -63,7 +63,7 @@ fn tunnel(work: impl FnOnce(&mut Turns<'_>)) -> Left {
     (seen.dialect, seen.trace_id) = (Dialect::Realtime, Some("trace".into()));
     let handles = recorder.upstream(&"u".into());
     let exchange = Exchange::begin(seen, Arc::clone(&recorder), Some(handles), Arc::default(), Marked::default());
-    work(&mut Turns::new(&exchange, &shared, Endpoint::Realtime, Arc::default(), None));
+    work(&mut Turns::new(&exchange, &shared, Endpoint::Realtime, Default::default(), None));
     let records = std::mem::take(&mut *records.lock().unwrap());
     Left { records, scrape: recorder.encode(false, at(100_000)) }
 }

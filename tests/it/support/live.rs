@@ -4,19 +4,20 @@ use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use streamgauge::{
     app::{App, Stop},
-    clock::Clock,
+    clock::{Clock, Stamp},
     config::{Config, KeyPair, Listener, Upstream},
-    net::BoxIo,
+    net::{self, BoxIo, ConnStats, MeteredIo, StampWrites},
     observation::Observation,
     record::Recorder,
 };
 use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpStream},
-    sync::mpsc,
+    sync::{OnceCell, mpsc},
     task::JoinHandle,
 };
 
-use super::{Peer, world};
+use super::{Peer, tls::Certificate, world};
 
 /// A running gauge in front of one upstream that the test plays.
 pub struct Live {
@@ -24,10 +25,35 @@ pub struct Live {
     pub address: SocketAddr,
     /// Where clients connect with TLS, if it was given a certificate.
     pub tls_address: Option<SocketAddr>,
+    /// Its time.
+    pub clock: Clock,
     upstream: TcpListener,
     records: mpsc::Receiver<Observation>,
     stop: Stop,
     running: JoinHandle<()>,
+}
+
+/// The kernel stamps arrivals from here on: switching that on takes it a moment, and it lasts as long as a socket asks.
+async fn stamps_are_on() {
+    static ASKS: OnceCell<net::listener::Listener> = OnceCell::const_new();
+    let switched_on = async {
+        let any = Listener { address: ([127, 0, 0, 1], 0).into(), tls: None };
+        let listener = net::listener::Listener::bind(&any, true).expect("a port");
+        loop {
+            let mut peer = TcpStream::connect(listener.address().expect("an address")).await.expect("a connection");
+            let (clock, stats) = (Clock::start(), Arc::new(ConnStats::default()));
+            let mut io = MeteredIo::new(listener.accept().await, Arc::clone(&stats), clock, StampWrites::After);
+            peer.write_all(b".").await.expect("a reader");
+            io.read_u8().await.expect("a writer");
+            if stats.stamped_by_kernel(Stamp::ORIGIN) {
+                return listener;
+            }
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    if cfg!(target_os = "linux") {
+        ASKS.get_or_init(|| switched_on).await;
+    }
 }
 
 /// Nothing here takes longer, however busy the machine is.
@@ -36,6 +62,15 @@ const PATIENCE: Duration = Duration::from_secs(60);
 impl Live {
     /// Starts it; `change` may alter the upstream, and with a pair there is a second listener that speaks TLS.
     pub async fn start(tls: Option<&KeyPair>, change: impl FnOnce(&mut Upstream)) -> Self {
+        Self::configured(tls, change, |_| {}).await
+    }
+
+    /// The same; `configure` may alter everything else.
+    pub async fn configured(
+        tls: Option<&KeyPair>,
+        change: impl FnOnce(&mut Upstream),
+        configure: impl FnOnce(&mut Config),
+    ) -> Self {
         let upstream = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let port = upstream.local_addr().expect("an address").port();
         let mut configured = world::upstream("up", "127.0.0.1");
@@ -46,6 +81,10 @@ impl Live {
         let mut config = Config { listeners: Vec::new(), ..world::config(vec![Arc::new(configured)]) };
         config.listeners.push(Listener { address: any, tls: None });
         config.listeners.extend(tls.map(|pair| Listener { address: any, tls: Some(pair.clone()) }));
+        configure(&mut config);
+        if config.kernel_stamps {
+            stamps_are_on().await;
+        }
         let clock = Clock::start();
         let (tell, records) = mpsc::channel(1000);
         let recorder = Recorder::new(&config, clock).expect("no file to open").with_listener(Box::new(move |record| {
@@ -55,12 +94,19 @@ impl Live {
         let addresses = app.addresses();
         let stop = Stop::default();
         let running = tokio::spawn(app.run(stop.clone()));
-        Self { address: addresses[0], tls_address: addresses.get(1).copied(), upstream, records, stop, running }
+        let tls_address = addresses.get(1).copied();
+        Self { address: addresses[0], tls_address, clock, upstream, records, stop, running }
     }
 
     /// A client connects.
     pub async fn client(&self) -> Peer {
         Peer::new(Box::new(TcpStream::connect(self.address).await.expect("the gauge listens")))
+    }
+
+    /// A client connects to the listener that speaks TLS.
+    pub async fn tls_client(&self, certificate: &Certificate, protocol: &str) -> Peer {
+        let stream = TcpStream::connect(self.tls_address.expect("a TLS listener")).await.expect("the gauge listens");
+        Peer::new(certificate.connect(Box::new(stream), protocol).await)
     }
 
     /// The next connection the gauge makes.

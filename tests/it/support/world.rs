@@ -5,7 +5,7 @@ use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 use streamgauge::{
     clock::Clock,
     config::{Config, HttpVersion, Limits, Matches, Metrics, Roots, Route, Upstream, UpstreamLimits},
-    net::BoxIo,
+    net::{BoxIo, Socket},
     observation::Observation,
     proxy::Gateway,
     record::Recorder,
@@ -109,7 +109,7 @@ impl World {
         let mut cut = self.cut.subscribe();
         tokio::spawn(async move {
             tokio::select! {
-                () = server.serve(Box::new(theirs), None, stop) => {}
+                () = server.serve(Socket::Other(Box::new(theirs)), None, stop) => {}
                 _ = cut.wait_for(|cut| *cut) => {}
             }
         });
@@ -120,7 +120,7 @@ impl World {
     pub fn client_of(&self, tls: Arc<rustls::ServerConfig>) -> Peer {
         let (ours, theirs) = tokio::io::duplex(self.pipe);
         let (server, stop) = (self.server.clone(), self.stop.subscribe());
-        tokio::spawn(async move { server.serve(Box::new(theirs), Some(tls), stop).await });
+        tokio::spawn(async move { server.serve(Socket::Other(Box::new(theirs)), Some(tls), stop).await });
         Peer::new(Box::new(ours))
     }
 
@@ -266,6 +266,7 @@ pub fn config(upstreams: Vec<Arc<Upstream>>) -> Config {
         recent: 512,
         admin: None,
         workers: None,
+        kernel_stamps: true,
         upstreams,
         routes: vec![Route {
             matches: Matches::Default,
@@ -298,13 +299,13 @@ impl Dial for PipeDial {
         })
     }
 
-    fn connect(&self, _address: SocketAddr) -> streamgauge::upstream::Dialling<BoxIo> {
+    fn connect(&self, _address: SocketAddr) -> streamgauge::upstream::Dialling<Socket> {
         let (wait, ends, pipe) = (self.tcp, self.ends.clone(), self.pipe);
         Box::pin(async move {
             tokio::time::sleep(wait).await;
             let (ours, theirs) = tokio::io::duplex(pipe);
             ends.try_send(Box::new(theirs)).map_err(|_| io::Error::from(io::ErrorKind::ConnectionRefused))?;
-            Ok(Box::new(ours) as BoxIo)
+            Ok(Socket::Other(Box::new(ours)))
         })
     }
 }

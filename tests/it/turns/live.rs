@@ -1,7 +1,11 @@
 //! A client and a server that nobody here wrote, on real sockets.
 
 use futures_util::{SinkExt as _, StreamExt as _};
-use streamgauge::{dialect::Endpoint, net::BoxIo, observation::Outcome};
+use streamgauge::{
+    dialect::Endpoint,
+    net::BoxIo,
+    observation::{Outcome, StampSource},
+};
 use tokio_tungstenite::{
     WebSocketStream,
     tungstenite::{Message, client::IntoClientRequest as _},
@@ -26,6 +30,9 @@ async fn serve(up: Peer) {
         }
     }
 }
+
+/// By whom.
+const STAMPED: StampSource = if cfg!(target_os = "linux") { StampSource::Kernel } else { StampSource::User };
 
 async fn heard(socket: &mut WebSocketStream<BoxIo>) -> Message {
     socket.next().await.expect("a message").expect("a proper one")
@@ -61,6 +68,7 @@ async fn a_real_client_and_a_real_server_understand_each_other() {
             assert_eq!((turn.endpoint, turn.outcome), (Endpoint::Responses, Outcome::Complete));
             assert_eq!((turn.events, turn.output_events, turn.output_tokens()), (4, 2, Some(7)));
             let ttft = turn.timeline.ttft().expect("a first output");
+            assert_eq!((turn.client_stamp, turn.upstream_stamp), (STAMPED, Some(STAMPED)));
             assert!(ttft <= turn.timeline.client_ttft().expect("delivered"), "the gauge's own time is on top");
         }
         client.close(None).await.expect("a goodbye");
@@ -69,6 +77,7 @@ async fn a_real_client_and_a_real_server_understand_each_other() {
         server.await.expect("no assertion failed");
         let tunnel = live.record().await;
         assert_eq!((tunnel.endpoint, tunnel.observer_off), (Endpoint::Tunnel, None));
+        assert_eq!((tunnel.client_stamp, tunnel.upstream_stamp), (STAMPED, Some(STAMPED)));
     }
     live.finish().await;
 }

@@ -1,0 +1,199 @@
+//! What the kernel knows of a socket and no safe library tells: when bytes were received.
+//!
+//! The only file with `unsafe` code. It calls the system and copies plain values out; nothing of it lives longer than a
+//! call. Linux, 64 bits, where the time in a control message is two 64-bit numbers; `no_kernel.rs` stands in elsewhere.
+#![expect(unsafe_code, reason = "system calls that have no safe wrapper: recvmsg with receive stamps")]
+
+use std::{
+    io, mem,
+    os::fd::{AsFd, AsRawFd},
+};
+
+use libc::{c_int, c_void, cmsghdr, iovec, msghdr, socklen_t, timespec};
+use tokio::io::ReadBuf;
+
+use crate::clock::WallTime;
+
+/// Whether there is anything to ask on this platform.
+pub(super) const KNOWS: bool = true;
+
+/// Has the kernel stamp what this socket receives, or what the connections of this listener do (`SO_TIMESTAMPNS`,
+/// socket(7)). The stamp is taken where the network device hands the packet over, long before any process runs.
+///
+/// The first socket on a machine that asks switches the stamps on for every packet; that takes the kernel a moment, and
+/// what arrives meanwhile has none.
+///
+/// # Errors
+/// If the system refuses.
+pub(super) fn stamp_arrivals(socket: &impl AsFd) -> io::Result<()> {
+    let on: c_int = 1;
+    // SAFETY: the descriptor is open, for it is borrowed; the value is an int that outlives the call, and its size is said.
+    let result = unsafe {
+        libc::setsockopt(
+            socket.as_fd().as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_TIMESTAMPNS,
+            (&raw const on).cast::<c_void>(),
+            length::<c_int>(),
+        )
+    };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "a few bytes")]
+const fn length<T>() -> socklen_t {
+    size_of::<T>() as socklen_t
+}
+
+/// One read.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Received {
+    /// How many bytes; 0 is the end, unless there was no room.
+    pub(super) bytes: usize,
+    /// When the kernel received the last segment among them; absent if the socket is not stamped, and at the end.
+    pub(super) at: Option<WallTime>,
+}
+
+/// Room for the one control message asked for (32 bytes), aligned as its header must be, and some to spare.
+#[repr(C, align(8))]
+struct Control([u8; 64]);
+
+/// Reads what there is into the room of `buf`.
+///
+/// # Errors
+/// As recv(2), `WouldBlock` if nothing is there.
+pub(super) fn receive(socket: &impl AsFd, buf: &mut ReadBuf<'_>) -> io::Result<Received> {
+    let mut control = Control([0; 64]);
+    // SAFETY: nothing but whole bytes are written there, and never an uninitialised one: the kernel only fills.
+    let room = unsafe { buf.unfilled_mut() };
+    let mut into = iovec { iov_base: room.as_mut_ptr().cast::<c_void>(), iov_len: room.len() };
+    // SAFETY: a `msghdr` is integers and pointers, for all of which zero is a value.
+    let mut message: msghdr = unsafe { mem::zeroed() };
+    message.msg_iov = &raw mut into;
+    message.msg_iovlen = 1;
+    message.msg_control = control.0.as_mut_ptr().cast::<c_void>();
+    message.msg_controllen = size_of::<Control>() as _;
+    // SAFETY: the descriptor is open, for it is borrowed; every pointer in the message is to memory borrowed here for
+    // longer than the call, with its true length beside it.
+    let received = unsafe { libc::recvmsg(socket.as_fd().as_raw_fd(), &raw mut message, 0) };
+    let Ok(bytes) = usize::try_from(received) else { return Err(io::Error::last_os_error()) };
+    // SAFETY: the kernel has filled so many bytes of the room.
+    unsafe { buf.assume_init(bytes) };
+    buf.advance(bytes);
+    Ok(Received { bytes, at: stamp_in(&message) })
+}
+
+/// The receive stamp among a message's control messages.
+fn stamp_in(message: &msghdr) -> Option<WallTime> {
+    // SAFETY: the kernel has set the control buffer's length to what it filled, and the buffer is still borrowed.
+    let mut header: *const cmsghdr = unsafe { libc::CMSG_FIRSTHDR(message) };
+    while !header.is_null() {
+        // SAFETY: the pointer is to a whole header within what the kernel filled, else it were null.
+        let (level, kind, filled) = unsafe { ((*header).cmsg_level, (*header).cmsg_type, (*header).cmsg_len) };
+        if level == libc::SOL_SOCKET && kind == libc::SCM_TIMESTAMPNS {
+            // SAFETY: arithmetic on a constant.
+            let whole = unsafe { libc::CMSG_LEN(length::<timespec>()) };
+            // SAFETY: the data lie right behind the header, and their length was looked at; read as unaligned bytes.
+            let time = (filled >= whole as _)
+                .then(|| unsafe { libc::CMSG_DATA(header).cast::<timespec>().read_unaligned() })?;
+            return Some(WallTime(time.tv_sec.checked_mul(1_000_000_000)?.checked_add(time.tv_nsec)?));
+        }
+        // SAFETY: as for the first header.
+        header = unsafe { libc::CMSG_NXTHDR(message, header) };
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        io::Write,
+        mem::MaybeUninit,
+        net::{TcpListener, TcpStream},
+        time::Duration,
+    };
+
+    use super::*;
+    use crate::clock::{Clock, Nanos};
+
+    fn pair(stamped: bool) -> (TcpStream, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        if stamped {
+            stamp_arrivals(&listener).unwrap();
+        }
+        let mut ours = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let socket = listener.accept().unwrap().0;
+        // Switching the stamps on takes the kernel a moment.
+        while stamped && {
+            ours.write_all(b".").unwrap();
+            read(&socket, 1).1.unwrap().at.is_none()
+        } {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        (socket, ours)
+    }
+
+    fn read(socket: &TcpStream, room: usize) -> (Vec<u8>, io::Result<Received>) {
+        let mut memory = vec![MaybeUninit::uninit(); room];
+        let mut buf = ReadBuf::uninit(&mut memory);
+        let received = receive(socket, &mut buf);
+        (buf.filled().to_vec(), received)
+    }
+
+    #[test]
+    fn what_is_received_is_stamped_when_it_came() {
+        let (socket, mut peer) = pair(true);
+        let clock = Clock::start();
+        let before = clock.now();
+        peer.write_all(b"hello").unwrap();
+        let mut peeked = [0];
+        socket.peek(&mut peeked).unwrap();
+        let after = clock.now();
+        std::thread::sleep(Duration::from_millis(50));
+        let (bytes, received) = read(&socket, 100);
+        assert_eq!(bytes, b"hello");
+        let arrival = clock.arrival(received.unwrap().at);
+        let (earliest, latest) = (before.minus(Nanos(5_000)), after + Nanos(5_000));
+        assert!((earliest..=latest).contains(&arrival.at), "{before:?} {arrival:?} {after:?}");
+    }
+
+    #[test]
+    fn a_part_has_its_segments_stamp() {
+        let (socket, mut peer) = pair(true);
+        peer.write_all(b"hello").unwrap();
+        let first = read(&socket, 2);
+        let rest = read(&socket, 100);
+        assert_eq!((first.0, rest.0), (b"he".to_vec(), b"llo".to_vec()));
+        assert_eq!(first.1.unwrap().at, rest.1.unwrap().at);
+    }
+
+    #[test]
+    fn the_end_and_nothing_have_no_stamp() {
+        let (socket, peer) = pair(true);
+        socket.set_nonblocking(true).unwrap();
+        assert_eq!(read(&socket, 9).1.unwrap_err().kind(), io::ErrorKind::WouldBlock);
+        drop(peer);
+        socket.set_nonblocking(false).unwrap();
+        let end = read(&socket, 9).1.unwrap();
+        assert_eq!((end.bytes, end.at), (0, None));
+    }
+
+    #[test]
+    fn who_did_not_ask_gets_no_stamp() {
+        let (socket, mut peer) = pair(false);
+        peer.write_all(b"hello").unwrap();
+        let (bytes, received) = read(&socket, 100);
+        assert_eq!((bytes, received.unwrap().at), (b"hello".to_vec(), None));
+    }
+
+    #[test]
+    fn what_was_filled_before_stays() {
+        let (socket, mut peer) = pair(true);
+        peer.write_all(b"world").unwrap();
+        let mut memory = [MaybeUninit::uninit(); 8];
+        let mut buf = ReadBuf::uninit(&mut memory);
+        buf.put_slice(b"hello");
+        assert_eq!(receive(&socket, &mut buf).unwrap().bytes, 3);
+        assert_eq!(buf.filled(), b"hellowor");
+    }
+}

@@ -1,0 +1,298 @@
+//! [`Socket`]: what a connection's bytes come through. A TCP socket says with each read when the kernel received what it
+//! brought, where the platform knows it and it was asked for.
+
+/// What is a socket to the system.
+#[cfg(unix)]
+pub use std::os::fd::AsFd as AsSocket;
+#[cfg(windows)]
+pub use std::os::windows::io::AsSocket;
+use std::{
+    io,
+    io::IoSlice,
+    pin::Pin,
+    task::{Context, Poll, ready},
+};
+
+use tokio::{
+    io::{AsyncRead, AsyncWrite, Interest, ReadBuf},
+    net::TcpStream,
+};
+
+use super::{
+    io::{BoxIo, Io},
+    kernel,
+};
+use crate::clock::WallTime;
+
+/// A connection before anything is laid over it.
+pub enum Socket {
+    /// TCP whose reads the kernel stamps.
+    Stamped(TcpStream),
+    /// TCP whose reads are stamped at their return.
+    Tcp(TcpStream),
+    /// Anything else: a pipe in memory, in tests.
+    Other(BoxIo),
+}
+
+/// Has the kernel stamp what this socket receives, or what the connections accepted from this listener do. Before it
+/// connects or listens, so that the first bytes are stamped. False where that can't be had.
+pub fn stamp_arrivals(socket: &impl AsSocket) -> bool {
+    if !kernel::KNOWS {
+        return false;
+    }
+    kernel::stamp_arrivals(socket)
+        .inspect_err(
+            |error| tracing::debug!(%error, "the kernel stamps no arrivals: reads are stamped at their return"),
+        )
+        .is_ok()
+}
+
+impl Socket {
+    /// A TCP connection. `stamped`: it, or the listener it came from, was given to [`stamp_arrivals`], which said true.
+    pub const fn tcp(stream: TcpStream, stamped: bool) -> Self {
+        if stamped { Self::Stamped(stream) } else { Self::Tcp(stream) }
+    }
+
+    /// Reads, and says when the kernel received the last of what was read; absent if it does not say.
+    ///
+    /// # Errors
+    /// As the socket's own read.
+    pub(super) fn poll_receive(
+        &mut self,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<Option<WallTime>>> {
+        match self {
+            Self::Stamped(stream) => poll_stamped(stream, cx, buf),
+            Self::Tcp(stream) => Pin::new(stream).poll_read(cx, buf).map_ok(|()| None),
+            Self::Other(io) => Pin::new(io).poll_read(cx, buf).map_ok(|()| None),
+        }
+    }
+
+    fn inner(&mut self) -> Pin<&mut dyn Io> {
+        match self {
+            Self::Stamped(stream) | Self::Tcp(stream) => Pin::new(stream),
+            Self::Other(io) => Pin::new(&mut **io),
+        }
+    }
+}
+
+/// As tokio's own read, but for the call to the system.
+fn poll_stamped(stream: &TcpStream, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<Option<WallTime>>> {
+    loop {
+        ready!(stream.poll_read_ready(cx))?;
+        let room = buf.remaining();
+        let mut received = None;
+        let tried = stream.try_io(Interest::READABLE, || {
+            let got = kernel::receive(stream, buf)?;
+            received = Some(got.at);
+            // What came short has emptied the socket. Said like this, tokio forgets that it was ready, and the next read waits
+            // without a call that finds nothing.
+            if 0 < got.bytes && got.bytes < room { Err(io::ErrorKind::WouldBlock.into()) } else { Ok(()) }
+        });
+        if let Some(at) = received {
+            return Poll::Ready(Ok(at));
+        }
+        match tried {
+            // Another task, or the driver, saw the readiness first.
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            tried => return Poll::Ready(tried.map(|()| None)),
+        }
+    }
+}
+
+impl From<BoxIo> for Socket {
+    fn from(io: BoxIo) -> Self {
+        Self::Other(io)
+    }
+}
+
+impl AsyncWrite for Socket {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        self.inner().poll_write(cx, buf)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        self.inner().poll_write_vectored(cx, bufs)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        match self {
+            Self::Stamped(stream) | Self::Tcp(stream) => stream.is_write_vectored(),
+            Self::Other(io) => io.is_write_vectored(),
+        }
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.inner().poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.inner().poll_shutdown(cx)
+    }
+}
+
+#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+#[cfg(test)]
+mod tests {
+    use std::{sync::Arc, time::Duration};
+
+    use tokio::{
+        io::{AsyncReadExt, AsyncWriteExt},
+        net::{TcpListener, TcpStream},
+    };
+
+    use super::{
+        super::{ConnStats, MeteredIo, StampWrites, TracedIo, listener::std_listener},
+        *,
+    };
+    use crate::clock::{Arrival, Clock, Nanos, Stamp};
+
+    struct Pair {
+        clock: Clock,
+        stats: Arc<ConnStats>,
+        io: TracedIo,
+        peer: TcpStream,
+    }
+
+    async fn pair(stamped: bool) -> Pair {
+        let listener = std_listener(([127, 0, 0, 1], 0).into()).unwrap();
+        let stamped = stamped && stamp_arrivals(&listener);
+        let listener = TcpListener::from_std(listener).unwrap();
+        let peer = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        peer.set_nodelay(true).unwrap();
+        let (stream, _) = listener.accept().await.unwrap();
+        let (clock, stats) = (Clock::start(), Arc::new(ConnStats::default()));
+        let metered = MeteredIo::new(Socket::tcp(stream, stamped), Arc::clone(&stats), clock, StampWrites::After);
+        let io = TracedIo::new(Box::new(metered), Arc::clone(&stats));
+        let mut pair = Pair { clock, stats, io, peer };
+        // Switching the stamps on takes the kernel a moment.
+        while stamped && {
+            let before = pair.clock.now();
+            pair.peer.write_all(b".").await.unwrap();
+            pair.io.read_exact(&mut [0]).await.unwrap();
+            !pair.stats.stamped_by_kernel(before)
+        } {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        pair
+    }
+
+    const LIES: Duration = Duration::from_millis(100);
+
+    impl Pair {
+        /// The peer sends, and the bytes lie there for a while: when they had been sent.
+        async fn lying(&mut self, bytes: &[u8]) -> Stamp {
+            self.peer.write_all(bytes).await.unwrap();
+            let sent = self.clock.now();
+            std::thread::sleep(LIES);
+            sent
+        }
+    }
+
+    #[tokio::test]
+    async fn each_of_several_reads_has_the_arrival_of_its_own_bytes() {
+        let mut pair = pair(true).await;
+        let begin = pair.clock.now();
+        let mut memory = [[0; 8]; 3];
+        let (mut sent, mut read) = (Vec::new(), Vec::new());
+        for memory in &mut memory {
+            sent.push(pair.lying(b"12345678").await);
+            pair.io.read_exact(memory).await.unwrap();
+            read.push(pair.clock.now());
+        }
+        // Looked at only after the last one, as a tap does that was not polled meanwhile.
+        for (at, memory) in memory.iter().enumerate() {
+            let arrival = pair.stats.arrival(memory).unwrap();
+            assert!(arrival <= sent[at] + Nanos(50_000_000), "{arrival:?}, sent by {:?}", sent[at]);
+            assert!(read[at].since(arrival) >= Nanos(50_000_000), "{arrival:?}, read by {:?}", read[at]);
+        }
+        assert!(pair.stats.stamped_by_kernel(begin));
+    }
+
+    #[tokio::test]
+    async fn who_is_not_stamped_has_arrivals_when_they_are_read() {
+        for (stamped, many) in [(false, false), (true, true)] {
+            let mut pair = pair(stamped).await;
+            if many {
+                pair.stats.carries_many();
+            }
+            pair.lying(b"12345678").await;
+            let before = pair.clock.now();
+            pair.io.read_exact(&mut [0; 8]).await.unwrap();
+            assert!(pair.stats.last_read().unwrap() >= before);
+            assert!(!pair.stats.stamped_by_kernel(before));
+        }
+    }
+
+    #[tokio::test]
+    async fn one_read_the_kernel_did_not_stamp_is_told_from_later_ones() {
+        let mut pair = pair(true).await;
+        pair.lying(b"1").await;
+        pair.stats.was_read(Arrival { at: pair.clock.now(), by_kernel: false });
+        let user = pair.stats.last_read().unwrap();
+        // It lay there before: time stands still rather than going back.
+        pair.io.read_exact(&mut [0; 1]).await.unwrap();
+        assert_eq!(pair.stats.last_read(), Some(user));
+        assert!(!pair.stats.stamped_by_kernel(user));
+        assert!(pair.stats.stamped_by_kernel(user + Nanos(1)));
+    }
+
+    #[tokio::test]
+    async fn the_end_is_when_it_was_seen() {
+        let mut pair = pair(true).await;
+        pair.lying(b"12345678").await;
+        // Read before the end comes: the kernel joins an end to the bytes that lie there, and stamps them with its arrival.
+        pair.io.read_exact(&mut [0; 8]).await.unwrap();
+        pair.peer.shutdown().await.unwrap();
+        std::thread::sleep(LIES);
+        let before = pair.clock.now();
+        assert_eq!(pair.io.read(&mut [0; 8]).await.unwrap(), 0);
+        assert!(pair.stats.last_read().unwrap() < before && pair.stats.read_end().unwrap() >= before);
+    }
+
+    /// A lot of bytes through a little buffer and a large one, in both directions at once: what is read is what was sent,
+    /// and no wake-up is lost when a read comes short.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn every_byte_comes_through() {
+        const ALL: usize = 3_000_000;
+        for room in [700, 70_000] {
+            let Pair { io, peer, .. } = pair(true).await;
+            let sent: Arc<Vec<u8>> = Arc::new((0..=250).cycle().take(ALL).collect());
+            let ((mut from_us, mut to_us), (mut from_peer, mut to_peer)) = (peer.into_split(), tokio::io::split(io));
+            let writing = [Arc::clone(&sent), Arc::clone(&sent)];
+            let [up, down] = writing;
+            let up = tokio::spawn(async move {
+                for (at, part) in up.chunks(1_999).enumerate() {
+                    to_us.write_all(part).await.unwrap();
+                    if at % 97 == 0 {
+                        tokio::time::sleep(Duration::from_millis(1)).await;
+                    }
+                }
+                to_us
+            });
+            let down = tokio::spawn(async move {
+                to_peer.write_all(&down).await.unwrap();
+                to_peer.shutdown().await.unwrap();
+            });
+            let there = tokio::spawn(async move {
+                let mut all = Vec::new();
+                from_us.read_to_end(&mut all).await.unwrap();
+                all
+            });
+            let (mut all, mut buffer) = (Vec::new(), vec![0; room]);
+            while all.len() < ALL {
+                let read = from_peer.read(&mut buffer).await.unwrap();
+                assert!(read > 0, "ended after {}", all.len());
+                all.extend_from_slice(&buffer[..read]);
+            }
+            assert!(all == *sent && there.await.unwrap() == *sent);
+            down.await.unwrap();
+            drop(up.await.unwrap());
+        }
+    }
+}
