@@ -59,13 +59,25 @@ pub fn runtime(workers: Option<usize>) -> io::Result<tokio::runtime::Runtime> {
 }
 
 /// Every stream needs two descriptors; the usual soft limit of 1,024 would end at 500 streams. The hard limit stays.
+///
+/// To be called before there are threads: with threads, each time the table of descriptors doubles, the kernel holds the one
+/// that needs the next descriptor until every processor has passed a point of rest (`expand_fdtable`, `synchronize_rcu`). On
+/// a busy machine those are seconds (6.8 were seen), and a worker that stands still takes streams with it. So the table
+/// gets its size here, half a megabyte for [`TABLE`]; it never shrinks.
 pub fn raise_descriptors() {
     let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
     let raised = rustix::process::Rlimit { current: limit.maximum, ..limit };
     if let Err(error) = rustix::process::setrlimit(rustix::process::Resource::Nofile, raised) {
         tracing::warn!(%error, "can't raise the limit on open descriptors");
     }
+    let current = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+    let size = current.and_then(|current| i32::try_from(current).ok()).map_or(TABLE, |current| current.min(TABLE));
+    // A copy of anything, with the last number there is room for. Without one the table grows as it is needed.
+    drop(rustix::io::fcntl_dupfd_cloexec(io::stderr(), size.saturating_sub(1)));
 }
+
+/// Descriptors the table is made for: 32,768 streams. More make it grow.
+const TABLE: i32 = 1 << 16;
 
 fn log_to_stderr(level: &str) {
     let filter = tracing_subscriber::EnvFilter::new(level);
