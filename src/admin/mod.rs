@@ -20,6 +20,7 @@ use bytes::Bytes;
 use flate2::{Compression, write::GzEncoder};
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, header};
 use http_body_util::Full;
+use hyper::body::Incoming;
 
 use self::aside::{Answer, Aside, Role, json, text};
 pub use self::client_timings::ClientTimings;

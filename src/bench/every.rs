@@ -48,7 +48,7 @@ pub(super) async fn run(
 ) -> io::Result<()> {
     let clock = bench.client.clock();
     let history = Arc::new(Mutex::new(History::default()));
-    let exposition = Exposition::new(&bench.plan, &bench.targets);
+    let exposition = Arc::new(Exposition::new(&bench.plan, &bench.targets));
     let shown = Arc::clone(&history);
     let served = Admin::serve("bench", listen, move |request| {
         let is_get = matches!(*request.method(), Method::GET | Method::HEAD);
@@ -68,7 +68,7 @@ pub(super) async fn run(
         printed.is_ok()
     })
     .await;
-    served.stop();
+    drop(served);
     printed
 }
 
