@@ -14,7 +14,7 @@ use std::{
 use tokio::{sync::watch, task::JoinSet};
 
 use crate::{
-    admin::Admin,
+    admin::{Admin, ClientTimings},
     clock::Clock,
     config::{Config, Matches},
     net::listener::Listener,
@@ -59,13 +59,25 @@ pub fn runtime(workers: Option<usize>) -> io::Result<tokio::runtime::Runtime> {
 }
 
 /// Every stream needs two descriptors; the usual soft limit of 1,024 would end at 500 streams. The hard limit stays.
+///
+/// To be called before there are threads: with threads, each time the table of descriptors doubles, the kernel holds the one
+/// that needs the next descriptor until every processor has passed a point of rest (`expand_fdtable`, `synchronize_rcu`). On
+/// a busy machine those are seconds (6.8 were seen), and a worker that stands still takes streams with it. So the table
+/// gets its size here, half a megabyte for [`TABLE`]; it never shrinks.
 pub fn raise_descriptors() {
     let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
     let raised = rustix::process::Rlimit { current: limit.maximum, ..limit };
     if let Err(error) = rustix::process::setrlimit(rustix::process::Resource::Nofile, raised) {
         tracing::warn!(%error, "can't raise the limit on open descriptors");
     }
+    let current = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+    let size = current.and_then(|current| i32::try_from(current).ok()).map_or(TABLE, |current| current.min(TABLE));
+    // A copy of anything, with the last number there is room for. Without one the table grows as it is needed.
+    drop(rustix::io::fcntl_dupfd_cloexec(io::stderr(), size.saturating_sub(1)));
 }
+
+/// Descriptors the table is made for: 32,768 streams. More make it grow.
+const TABLE: i32 = 1 << 16;
 
 fn log_to_stderr(level: &str) {
     let filter = tracing_subscriber::EnvFilter::new(level);
@@ -134,6 +146,7 @@ pub struct App {
     gateway: Arc<Gateway>,
     listeners: Vec<Listener>,
     admin: Option<Admin>,
+    client_timings: Option<ClientTimings>,
     ready: Arc<AtomicBool>,
     drain_timeout: Duration,
 }
@@ -203,10 +216,12 @@ impl App {
         let listeners = config.listeners.iter().map(|listener| Listener::bind(listener, kernel_stamps));
         let listeners = listeners.collect::<io::Result<_>>()?;
         let ready = Arc::new(AtomicBool::new(false));
+        let timings = config.client_timings.as_ref();
+        let client_timings = timings.map(|timings| ClientTimings::bind(timings, Arc::clone(&recorder))).transpose()?;
         let admin =
             config.admin.map(|address| Admin::bind(address, recorder, Arc::clone(&ready), clock)).transpose()?;
         let drain_timeout = config.limits.drain_timeout;
-        Ok(Self { gateway: Arc::new(gateway), listeners, admin, ready, drain_timeout })
+        Ok(Self { gateway: Arc::new(gateway), listeners, admin, client_timings, ready, drain_timeout })
     }
 
     /// Where clients connect, in the configured order, ports chosen by the system included.
@@ -217,6 +232,11 @@ impl App {
     /// Where metrics and health are served; absent if switched off.
     pub fn admin_address(&self) -> Option<SocketAddr> {
         self.admin.as_ref().map(Admin::address)
+    }
+
+    /// Where clients send in their own timings; absent unless switched on.
+    pub fn client_timings_address(&self) -> Option<SocketAddr> {
+        self.client_timings.as_ref().map(ClientTimings::address)
     }
 
     /// Says where everything is.
@@ -243,6 +263,13 @@ impl App {
         }
         if let Some(address) = self.admin_address() {
             tracing::info!("metrics at http://{address}/metrics");
+        }
+        if let Some(address) = self.client_timings_address() {
+            tracing::info!("clients send their timings to http://{address}/client-timings");
+            let guarded = config.client_timings.as_ref().is_some_and(|timings| timings.token_file.is_some());
+            if !guarded && !address.ip().is_loopback() {
+                tracing::warn!("anyone who reaches {address} can send timings: set client_timings.token_file");
+            }
         }
     }
 
@@ -297,9 +324,8 @@ impl App {
                 tokio::time::sleep(Duration::from_millis(5)).await;
             }
         }
-        if let Some(admin) = self.admin {
-            admin.stop();
-        }
+        // Nobody is answered any more who could ask for what is being written out.
+        drop((self.admin, self.client_timings));
         write_out(&shared.recorder, &stop);
     }
 }

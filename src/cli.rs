@@ -145,9 +145,12 @@ pub struct RunArgs {
         value_parser = truth
     )]
     pub exchange_id: bool,
-    /// Where /metrics, /healthz and /readyz are served, or `off` [default: 127.0.0.1:9464]
+    /// Where /metrics, /exchanges, /healthz and /readyz are served, or `off` [default: 127.0.0.1:9464]
     #[arg(long, value_name = "ADDR", env = "STREAMGAUGE_ADMIN", hide_env_values = true)]
     pub admin: Option<String>,
+    /// Where clients send in what they measured themselves (POST /client-timings), or `off` [default: off]
+    #[arg(long, value_name = "ADDR", env = "STREAMGAUGE_CLIENT_TIMINGS", hide_env_values = true)]
+    pub client_timings: Option<String>,
     /// Configuration file, TOML [default: none, flags are enough]
     #[arg(long, value_name = "FILE", env = "STREAMGAUGE_CONFIG", hide_env_values = true)]
     pub config: Option<PathBuf>,
@@ -192,6 +195,7 @@ impl RunArgs {
             kernel_stamps: one(&self.kernel_stamps),
             upstreams: many(&self.upstream),
             admin: one(&self.admin),
+            client_timings: one(&self.client_timings),
             access_log: one(&self.access_log),
             log_level: one(&self.log_level),
             ask_for_usage: self.ask_for_usage,

@@ -174,8 +174,12 @@ fn server_timing(seen: &Observation, until: Stamp) -> Option<HeaderValue> {
 
 /// The trace id of a W3C `traceparent`; absent without one or if it is malformed.
 pub fn trace_id(headers: &HeaderMap) -> Option<String> {
-    let value = headers.get("traceparent")?.to_str().ok()?;
-    let id = value.split('-').nth(1)?;
+    trace_id_of(headers.get("traceparent")?.to_str().ok()?)
+}
+
+/// The trace id of a `traceparent`'s text, in lower case.
+pub fn trace_id_of(traceparent: &str) -> Option<String> {
+    let id = traceparent.split('-').nth(1)?;
     let valid = id.len() == 32 && id.bytes().all(|b| b.is_ascii_hexdigit()) && id.bytes().any(|b| b != b'0');
     valid.then(|| id.to_ascii_lowercase())
 }

@@ -32,7 +32,7 @@ use crate::{
         family::NONE,
     },
     observation::{Observation, Outcome},
-    recent::Recent,
+    recent::{ClientPhase, Recent, Remembered},
 };
 
 /// Told of every finished exchange, on the worker that finished it: be quick.
@@ -93,6 +93,7 @@ impl Recorder {
             upstreams: config.upstreams.len(),
             deadlines: deadlines.len(),
             workloads: config.metrics.workloads.len(),
+            client_timings: config.client_timings.is_some(),
         };
         let catalogue = Catalogue::new(plan).map_err(io::Error::other)?;
         let log_dropped = catalogue.log_dropped.child(&[]);
@@ -210,6 +211,16 @@ impl Recorder {
     /// The last exchanges.
     pub const fn recent(&self) -> &Recent {
         &self.recent
+    }
+
+    /// What the client of a remembered exchange says it measured: `client_reported_seconds`, and beside its record. Once
+    /// of each phase; later ones do nothing.
+    pub fn client_reported(&self, exchange: &Remembered, phase: ClientPhase, span: Nanos) {
+        if exchange.report(phase, span) {
+            let Observation { upstream, model, .. } = &*exchange.observation;
+            let upstream = upstream.as_ref().map_or_else(|| Arc::clone(&self.nowhere), |name| self.upstream(name));
+            upstream.pair(model.as_deref(), false).client_reported(phase, span);
+        }
     }
 
     /// How late a worker ran a timer.

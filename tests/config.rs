@@ -112,7 +112,8 @@ fn the_commented_file_knows_every_key_and_its_examples_load() {
 fn a_full_configuration_writes_back_equal() {
     let full = "workers = 3\nkernel_stamps = false\naccess_log = \"-\"\nlog_level = \"warn,streamgauge=debug\"\nsession_header = \"X-Session\"\n\
         listen = \"127.0.0.1:0\"\n[[listeners]]\naddress = \"[::1]:8443\"\ncertificate = \"c.pem\"\nkey = \"k.pem\"\n\
-        [admin]\naddress = \"off\"\n\
+        [admin]\naddress = \"off\"\n[client_timings]\naddress = \"[::1]:9466\"\ntoken_file = \"t\"\n\
+        allowed_origins = [\"https://A.example:443\", \"http://localhost:3000\"]\n\
         [[upstreams]]\nname = \"a\"\nurl = \"https://[::1]:8444/v1/\"\nprovider = \"anthropic\"\nca_file = \"ca.pem\"\n\
         roots = \"platform\"\nclient_certificate = \"cc.pem\"\nclient_key = \"ck.pem\"\nhttp = \"2\"\n\
         preserve_host = true\nmodels = [\"m \\\"1\\\"\", \"größer\"]\n[upstreams.limits]\nconnect = \"1s\"\nhead = \"2s\"\n\
@@ -141,6 +142,8 @@ fn a_full_configuration_writes_back_equal() {
     assert_eq!(config.metrics.workloads[0].input_tokens, (16, 20));
     assert_eq!(config.metrics.workloads[0].output_tokens, (0, u64::MAX));
     assert_eq!(config.admin, None);
+    let timings = config.client_timings.as_ref().unwrap();
+    assert_eq!(timings.allowed_origins, ["https://a.example", "http://localhost:3000"]);
     assert_eq!(read(&config.effective_toml()).as_ref(), Ok(&config));
 }
 
@@ -186,7 +189,7 @@ fn flags_replace_what_the_file_says() {
     assert_eq!(written.listeners.len(), 2);
     let config = args(&format!(
         "streamgauge --config {file} --listen 127.0.0.1:1,127.0.0.1:2 --listen 127.0.0.1:3 --admin off --workers 2 \
-         --kernel-stamps false \
+         --kernel-stamps false --client-timings 127.0.0.1:4 \
          --upstream http://127.0.0.1:9 --access-log - --log-level debug"
     ));
     let config = config.config().unwrap();
@@ -194,6 +197,10 @@ fn flags_replace_what_the_file_says() {
     assert_eq!((config.admin, config.workers, config.access_log), (None, Some(2), Some(LogTarget::Stdout)));
     assert!(written.kernel_stamps && !config.kernel_stamps);
     assert_eq!((config.log_level.as_str(), config.upstreams.len()), ("debug", 1));
+    assert_eq!(config.client_timings.unwrap().address.port(), 4);
+    let off = format!("{ONE}[client_timings]\naddress = \"127.0.0.1:9466\"");
+    let flag = Overrides { client_timings: Some("off".to_owned()), ..Overrides::default() };
+    assert_eq!(Config::from_toml(&off, Path::new("f.toml"), &flag).unwrap().client_timings, None);
     let tls = args("streamgauge --upstream http://h --tls-listen [::]:8443 --tls-cert c.pem --tls-key k.pem");
     let tls = tls.config().unwrap();
     assert_eq!((tls.listeners.len(), tls.listeners[0].tls.is_some()), (1, true));
@@ -389,6 +396,12 @@ fn refusals() {
         ("a listener without address", format!("{ONE}[[listeners]]\n")),
         ("two listeners on one address", format!("listen = [\"[::1]:80\", \"[::1]:80\"]\n{ONE}")),
         ("the admin address twice", format!("listen = \"127.0.0.1:9464\"\n{ONE}")),
+        ("client timings without an address", format!("{ONE}[client_timings]\ntoken_file = \"t\"")),
+        ("client timings of nothing", format!("{ONE}[admin]\nrecent = 0\n[client_timings]\naddress = \"127.0.0.1:1\"")),
+        (
+            "client timings where metrics are, from anywhere",
+            format!("{ONE}[client_timings]\naddress = \"127.0.0.1:9464\"\nallowed_origins = [\"*\", \"https://h/x\"]"),
+        ),
         ("a bad admin address", format!("{ONE}[admin]\naddress = \"on\"")),
         ("an upstream that is the gauge", url("http://localhost:8080")),
         ("a header that is none", format!("session_header = \"x session\"\n{ONE}")),

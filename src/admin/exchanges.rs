@@ -28,7 +28,7 @@ struct Wanted {
 /// If the query has a parameter that is not known, is there twice, or can't be read: a sentence for whoever asked.
 pub(super) fn page(recent: &Recent, query: &str) -> Result<String, String> {
     let wanted = Wanted::read(query)?;
-    let found = recent.newest(wanted.limit.unwrap_or(DEFAULT_LIMIT), |observation| wanted.takes(observation));
+    let found = recent.newest(wanted.limit.unwrap_or(DEFAULT_LIMIT), |exchange| wanted.takes(&exchange.observation));
     Ok(Recent::json(&found))
 }
 

@@ -129,8 +129,9 @@ impl Client {
             lock(&listener).insert(observation.id, observation.clone());
         }));
         let recorder = Arc::new(recorder);
+        let dial = Arc::new(TcpDial { kernel_stamps: config.kernel_stamps });
         let targets = config.upstreams.iter().zip(spoken).map(|(upstream, spoken)| {
-            let connector = Connector::new(Arc::clone(upstream), Arc::new(TcpDial), clock).map_err(io::Error::other)?;
+            let connector = Connector::new(Arc::clone(upstream), dial.clone(), clock).map_err(io::Error::other)?;
             let Spoken { model, dialect, path, headers, fields } = spoken;
             Ok(Target {
                 name: Arc::clone(&upstream.name),

@@ -30,6 +30,14 @@ pub(super) fn toml(config: &Config) -> String {
         None => out.text("address", "off"),
     }
     out.bare("recent", config.recent);
+    if let Some(timings) = &config.client_timings {
+        out.section("client_timings");
+        out.text("address", timings.address);
+        if let Some(file) = &timings.token_file {
+            out.text("token_file", file.display());
+        }
+        out.list("allowed_origins", &timings.allowed_origins);
+    }
     config.upstreams.iter().for_each(|it| upstream(&mut out, it));
     config.routes.iter().for_each(|it| route(&mut out, it));
 

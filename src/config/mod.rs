@@ -32,6 +32,8 @@ pub struct Config {
     pub admin: Option<SocketAddr>,
     /// How many of the last exchanges the admin listener remembers; 0 remembers none.
     pub recent: usize,
+    /// Where clients send in what they measured themselves; absent unless set. Then `recent` is not 0.
+    pub client_timings: Option<ClientTimings>,
     /// Worker threads; absent means one per core.
     pub workers: Option<usize>,
     /// Arrivals are stamped by the kernel, where it can.
@@ -93,6 +95,7 @@ pub struct Overrides {
     /// `/NAME`, which is taken off.
     pub upstreams: Vec<String>,
     pub admin: Option<String>,
+    pub client_timings: Option<String>,
     pub access_log: Option<String>,
     pub log_level: Option<String>,
     /// Every route asks for usage; without it each says for itself.
@@ -110,6 +113,17 @@ pub struct Listener {
     pub address: SocketAddr,
     /// Certificate and key, if it speaks TLS.
     pub tls: Option<KeyPair>,
+}
+
+/// Where clients send in what they measured themselves.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ClientTimings {
+    /// The address; port 0 lets the system choose.
+    pub address: SocketAddr,
+    /// A file with the token that callers must send; absent if they need none.
+    pub token_file: Option<PathBuf>,
+    /// Origins of pages that may send from a browser, as browsers write them; empty lets none.
+    pub allowed_origins: Vec<String>,
 }
 
 /// A certificate chain and its key, both PEM files.

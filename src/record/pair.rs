@@ -16,6 +16,7 @@ use crate::{
         family::{Cell, Family, NONE, OTHER},
     },
     observation::{Observation, Outcome, STAGES, input_class, load_class, output_class},
+    recent::ClientPhase,
     timeline::Timeline,
 };
 
@@ -501,6 +502,12 @@ impl Pair {
                 }
             }
         }
+    }
+
+    /// `client_reported_seconds`.
+    pub(super) fn client_reported(&self, phase: ClientPhase, span: Nanos) {
+        let labels = [&*self.upstream, &*self.model, phase.as_str()];
+        self.shared.catalogue.client_reported.child(&labels).observe(span.0);
     }
 
     /// `bytes_total{direction="response"}`: bytes that came outside of body frames, through a tunnel.

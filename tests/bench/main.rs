@@ -1,6 +1,6 @@
 //! The command `bench`, as a user starts it: against simulated providers, scripted ones, none, and one that freezes.
 
-#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test that can't go on says so")]
+#![expect(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that can't go on says so")]
 
 mod failures;
 mod frozen;

@@ -7,6 +7,9 @@ use streamgauge::figures::{Record, Sample};
 
 use crate::support::{Records, Started, bench, json, texts};
 
+/// One number of a record.
+type Read = fn(&Record) -> Option<f64>;
+
 #[test]
 fn figures_are_those_of_the_script_and_of_the_records() {
     let sim = Started::sim("--ttft 60ms --tokens-per-second 250");
@@ -25,7 +28,7 @@ fn figures_are_those_of_the_script_and_of_the_records() {
             (&cell["n"], &cell["complete"], &cell["outcomes"]["complete"]),
             (&10.into(), &10.into(), &10.into())
         );
-        let numbers: [(&str, fn(&Record) -> Option<f64>); 4] = [
+        let numbers: [(&str, Read); 4] = [
             ("ttft_s", |record| record.ttft_s),
             ("ttft_from_due_s", |record| record.client_ttft_s),
             ("end_to_end_s", |record| record.duration_s),
@@ -71,6 +74,7 @@ fn the_stages_of_each_record_add_up_and_no_client_stalls() {
         assert_eq!((record.stages_s["client_stall"], record.stages_s["receive"]), (0.0, 0.0));
         assert_eq!(record.workload.as_deref(), Some("1k_in_20_out"));
         assert_eq!(record.client_duration_s, Some(record.wall_s));
+        assert_eq!(record.stamp["client"], "user", "nobody's socket is on that side");
         // Its own delay is not in the provider's number.
         assert!(record.client_ttft_s.unwrap() >= record.ttft_s.unwrap() + record.overhead_s["first_output"]);
     }

@@ -103,12 +103,27 @@ fn piece(which: usize) -> Vec<u8> {
     }
 }
 
+type Seen = Arc<Mutex<Vec<Observation>>>;
+
+thread_local! {
+    /// One for all cases of a test: it is dear to make.
+    static RECORDER: (Arc<Recorder>, Seen) = {
+        let config = config(vec![Arc::new(upstream("up", "127.0.0.1"))]);
+        let seen = Seen::default();
+        let told = Arc::clone(&seen);
+        let recorder = Recorder::new(&config, Clock::start()).expect("no file to open");
+        let listener = Box::new(move |record: &Observation| told.lock().unwrap().push(record.clone()));
+        (Arc::new(recorder.with_listener(listener)), seen)
+    };
+}
+
+/// A recorder, and what it was told and nobody took.
+fn recorder() -> (Arc<Recorder>, Seen) {
+    RECORDER.with(Clone::clone)
+}
+
 fn drive(events: &[(Event, u64)], cause: Cause, step_back: bool) -> Vec<Observation> {
-    let config = config(vec![Arc::new(upstream("up", "127.0.0.1"))]);
-    let seen = Arc::new(Mutex::new(Vec::new()));
-    let told = Arc::clone(&seen);
-    let recorder = Recorder::new(&config, Clock::start()).expect("no file to open");
-    let recorder = Arc::new(recorder.with_listener(Box::new(move |record| told.lock().unwrap().push(record.clone()))));
+    let (recorder, seen) = recorder();
     let handles = recorder.upstream(&"up".into());
     let upload = Arc::new(Upload::default());
     let mut now = Stamp::from_nanos(1_000_000).unwrap();
@@ -190,11 +205,7 @@ fn turn_event() -> impl Strategy<Value = TurnEvent> {
 
 /// `began`: the client asked, the provider heard it, or nobody knows.
 fn drive_turn(events: &[(TurnEvent, u64)], began: u8, cause: Cause, step_back: bool) -> Vec<Observation> {
-    let config = config(vec![Arc::new(upstream("up", "127.0.0.1"))]);
-    let seen = Arc::new(Mutex::new(Vec::new()));
-    let told = Arc::clone(&seen);
-    let recorder = Recorder::new(&config, Clock::start()).expect("no file to open");
-    let recorder = Arc::new(recorder.with_listener(Box::new(move |record| told.lock().unwrap().push(record.clone()))));
+    let (recorder, seen) = recorder();
     let handles = recorder.upstream(&"up".into());
     let mut now = Stamp::from_nanos(100_000_000).unwrap();
     let begin =

@@ -11,6 +11,7 @@ mod admin;
 mod ask_for_usage;
 mod backpressure;
 mod bad_input;
+mod client_timings;
 mod compressed;
 mod corpus;
 mod exchange;

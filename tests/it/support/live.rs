@@ -29,6 +29,8 @@ pub struct Live {
     pub admin: Option<SocketAddr>,
     /// Its time.
     pub clock: Clock,
+    /// Where clients send in their own timings, likewise.
+    pub client_timings: Option<SocketAddr>,
     upstream: TcpListener,
     records: mpsc::Receiver<Observation>,
     stop: Stop,
@@ -93,11 +95,20 @@ impl Live {
             tell.try_send(record.clone()).expect("room for the record");
         }));
         let app = App::bind_with(&config, recorder, clock).expect("free ports");
-        let (addresses, admin) = (app.addresses(), app.admin_address());
+        let (addresses, admin, client_timings) = (app.addresses(), app.admin_address(), app.client_timings_address());
         let stop = Stop::default();
         let running = tokio::spawn(app.run(stop.clone()));
-        let tls_address = addresses.get(1).copied();
-        Self { address: addresses[0], tls_address, admin, clock, upstream, records, stop, running }
+        Self {
+            address: addresses[0],
+            tls_address: addresses.get(1).copied(),
+            admin,
+            client_timings,
+            clock,
+            upstream,
+            records,
+            stop,
+            running,
+        }
     }
 
     /// A client connects.

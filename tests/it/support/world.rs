@@ -265,6 +265,7 @@ pub fn config(upstreams: Vec<Arc<Upstream>>) -> Config {
         listeners: Vec::new(),
         recent: 512,
         admin: None,
+        client_timings: None,
         workers: None,
         kernel_stamps: true,
         upstreams,
