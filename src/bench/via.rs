@@ -225,9 +225,9 @@ fn block(part: &Part<'_>, width: Option<u16>) -> String {
         let _ = writeln!(text, "{ABSENT} {foot}.");
     }
     let _ = write!(text, "\n{}\n\n{}\n", between.trim_fmt(), stages.trim_fmt());
-    text.push_str("The stages of one request add up to its wall time; their medians need not. A stage nobody spent time in is left out;\n");
     text.push_str(
-        "`gateway_request` and `gateway_response` are each one's own time, in the client's column the client's.\n",
+        "Stages of one request add up to its wall time, medians need not. One that nobody spent\n\
+         time in is left out; gateway_… is each one's own time, the client's in its column.\n",
     );
     text
 }
@@ -338,8 +338,11 @@ mod tests {
         assert_eq!([0, 1].map(|column| median(&clocks, "TCP", column)), [None, Some(20.0)]);
         let between = part.between();
         let ms = |name| median(&between, name, 0).unwrap();
-        assert_eq!((ms("client − gauge"), ms("outside server"), ms("outside, from the client")), (50.0, 70.0, 120.0));
-        let parts = ["the way", "gauge: request", "gauge: connection", "gauge: first output"].map(ms);
+        assert_eq!(
+            (ms("client − gauge"), ms("outside server"), ms("outside server, by the client")),
+            (50.0, 70.0, 120.0)
+        );
+        let parts = ["the way", "gauge, request", "gauge, connection", "gauge, first output"].map(ms);
         assert_eq!(parts, [20.0, 1.0, 27.0, 2.0]);
         assert_eq!(parts.iter().sum::<f64>(), 50.0, "the four are the whole");
     }
@@ -374,6 +377,8 @@ mod tests {
         let text = block(&joined.cells[0][0], None);
         println!("{text}");
         assert!(text.contains("– The provider does not say: decode, total."), "{text}");
+        let narrow = block(&joined.cells[0][0], Some(80));
+        assert!(narrow.lines().all(|line| line.chars().count() <= 80), "{narrow}");
         let row = text.lines().find(|line| line.contains("TTFT: request out → first output")).unwrap();
         let words: Vec<&str> = row.split_whitespace().collect();
         assert_eq!(words[words.len() - 7..], ["300", "ms", "250", "ms", "180", "ms", "4"], "{row}");

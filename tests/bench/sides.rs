@@ -119,10 +119,7 @@ fn each_request_is_joined_with_what_the_gauge_saw_of_it() {
     let text = texts(&output);
     println!("{text}");
     assert!(text.contains("8 of 8 requests joined") && text.contains("– The provider reports no times of its own."));
-    assert!(
-        text.contains("TTFT: request out → first output")
-            && text.contains("gauge: first output: first output in → out")
-    );
+    assert!(text.contains("TTFT: request out → first output") && text.contains("gauge, first output: in → out"));
 }
 
 #[test]

@@ -402,6 +402,15 @@ mod tests {
     }
 
     #[test]
+    fn each_family_is_in_the_documentation() {
+        let page = include_str!("../../../docs/bench.md");
+        for desc in FAMILIES.iter().chain([&SAMPLES, &REQUESTS, &RUNS, &LAST_RUN]) {
+            let name = desc.name.strip_prefix("streamgauge_bench_").unwrap();
+            assert!(page.contains(&format!("`{name}`")), "{name}");
+        }
+    }
+
+    #[test]
     fn loads_are_short_labels() {
         let loads = [Load::Closed(8), Load::Open(0.5, Arrivals::Poisson), Load::Open(5.0, Arrivals::Even)];
         assert_eq!(loads.map(load_label), ["8", "0.5/s", "5/s even"]);

@@ -158,55 +158,55 @@ pub(super) const BETWEEN: [Between; 8] = [
     Between {
         name: "client − gauge",
         key: "client_less_gauge",
-        ends: "the client's TTFT less the gauge's: the next four",
+        ends: "the one's TTFT less the other's, in four parts",
         of: |client, gauge| Some(client.ttft_s? - gauge.ttft_s?),
     },
     Between {
         name: "  the way",
         key: "way_to_gauge",
-        ends: "request: client out → gauge in; first output: gauge out → client in",
+        ends: "client out → gauge in, gauge out → client in",
         of: |client, gauge| {
             // The gauge's own client TTFT begins with the request's head; the client's with the request's end.
             Some(client.ttft_s? - (gauge.client_ttft_s? - stage(gauge, "receive").unwrap_or(0.0)))
         },
     },
     Between {
-        name: "  gauge: request",
+        name: "  gauge, request",
         key: "gauge_request",
-        ends: "request in → out, without the connection's part",
+        ends: "in → out, without the connection's part",
         of: |_, gauge| gauge.overhead_s.get("request").copied(),
     },
     Between {
-        name: "  gauge: connection",
+        name: "  gauge, connection",
         key: "gauge_connection",
-        ends: "upstream connection wanted → had",
+        ends: "wanted → had",
         of: |_, gauge| {
             let had = |name: &&str| gauge.stages_s.get(*name).copied();
             Some(["pool_wait", "dns", "tcp", "tls"].iter().filter_map(had).sum())
         },
     },
     Between {
-        name: "  gauge: first output",
+        name: "  gauge, first output",
         key: "gauge_first_output",
-        ends: "first output in → out",
+        ends: "in → out",
         of: |_, gauge| gauge.overhead_s.get("first_output").copied(),
     },
     Between {
         name: "outside server",
         key: "outside_server",
-        ends: "the gauge's TTFT less the provider's: the way there, and what it leaves out",
+        ends: "the gauge's TTFT less the provider's",
         of: |_, gauge| Some((gauge.ttft_s? - server_ttft(gauge)?).max(0.0)),
     },
     Between {
-        name: "outside, from the client",
+        name: "outside server, by the client",
         key: "outside_server_from_client",
-        ends: "the client's TTFT less the provider's",
+        ends: "its TTFT less the provider's",
         of: |client, gauge| Some((client.ttft_s? - server_ttft(gauge)?).max(0.0)),
     },
     Between {
-        name: "total: client − gauge",
+        name: "total, client − gauge",
         key: "client_less_gauge_total",
-        ends: "the client's total less the gauge's",
+        ends: "request out → response's end, likewise",
         of: |client, gauge| Some(client.duration_s? - gauge.duration_s?),
     },
 ];
