@@ -14,7 +14,7 @@ use std::{
 use tokio::{sync::watch, task::JoinSet};
 
 use crate::{
-    admin::Admin,
+    admin::{Admin, ClientTimings},
     clock::Clock,
     config::{Config, Matches},
     net::listener::Listener,
@@ -146,6 +146,7 @@ pub struct App {
     gateway: Arc<Gateway>,
     listeners: Vec<Listener>,
     admin: Option<Admin>,
+    client_timings: Option<ClientTimings>,
     ready: Arc<AtomicBool>,
     drain_timeout: Duration,
 }
@@ -173,6 +174,11 @@ impl Stop {
     pub fn now(&self) {
         self.stop.send_replace(true);
         self.now.send_replace(true);
+    }
+
+    /// Whether the end was asked for, draining or not.
+    pub fn is_asked(&self) -> bool {
+        *self.stop.borrow()
     }
 
     /// Ready once the end was asked for, draining or not.
@@ -210,10 +216,12 @@ impl App {
         let listeners = config.listeners.iter().map(|listener| Listener::bind(listener, kernel_stamps));
         let listeners = listeners.collect::<io::Result<_>>()?;
         let ready = Arc::new(AtomicBool::new(false));
+        let timings = config.client_timings.as_ref();
+        let client_timings = timings.map(|timings| ClientTimings::bind(timings, Arc::clone(&recorder))).transpose()?;
         let admin =
             config.admin.map(|address| Admin::bind(address, recorder, Arc::clone(&ready), clock)).transpose()?;
         let drain_timeout = config.limits.drain_timeout;
-        Ok(Self { gateway: Arc::new(gateway), listeners, admin, ready, drain_timeout })
+        Ok(Self { gateway: Arc::new(gateway), listeners, admin, client_timings, ready, drain_timeout })
     }
 
     /// Where clients connect, in the configured order, ports chosen by the system included.
@@ -224,6 +232,11 @@ impl App {
     /// Where metrics and health are served; absent if switched off.
     pub fn admin_address(&self) -> Option<SocketAddr> {
         self.admin.as_ref().map(Admin::address)
+    }
+
+    /// Where clients send in their own timings; absent unless switched on.
+    pub fn client_timings_address(&self) -> Option<SocketAddr> {
+        self.client_timings.as_ref().map(ClientTimings::address)
     }
 
     /// Says where everything is.
@@ -250,6 +263,13 @@ impl App {
         }
         if let Some(address) = self.admin_address() {
             tracing::info!("metrics at http://{address}/metrics");
+        }
+        if let Some(address) = self.client_timings_address() {
+            tracing::info!("clients send their timings to http://{address}/client-timings");
+            let guarded = config.client_timings.as_ref().is_some_and(|timings| timings.token_file.is_some());
+            if !guarded && !address.ip().is_loopback() {
+                tracing::warn!("anyone who reaches {address} can send timings: set client_timings.token_file");
+            }
         }
     }
 
@@ -304,9 +324,8 @@ impl App {
                 tokio::time::sleep(Duration::from_millis(5)).await;
             }
         }
-        if let Some(admin) = self.admin {
-            admin.stop();
-        }
+        // Nobody is answered any more who could ask for what is being written out.
+        drop((self.admin, self.client_timings));
         write_out(&shared.recorder, &stop);
     }
 }

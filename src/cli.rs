@@ -123,9 +123,34 @@ pub struct RunArgs {
         value_parser = truth
     )]
     pub ask_for_usage: bool,
-    /// Where /metrics, /healthz and /readyz are served, or `off` [default: 127.0.0.1:9464]
+    /// Add `Server-Timing` to answers, so that browsers and clients see where the time before the answer's head went
+    ///
+    /// One header line more, behind the provider's own; for every route, a file sets it for single ones (`server_timing`). The
+    /// variable takes `true` and `false`. [default: no header is added]
+    #[arg(
+        long,
+        env = "STREAMGAUGE_SERVER_TIMING",
+        hide_env_values = true,
+        value_parser = truth
+    )]
+    pub server_timing: bool,
+    /// Add `X-Streamgauge-Id` to answers: the `id` of the request's record, to find it by
+    ///
+    /// For every route; a file sets it for single ones (`exchange_id`). The variable takes `true` and `false`. [default: no
+    /// header is added]
+    #[arg(
+        long,
+        env = "STREAMGAUGE_EXCHANGE_ID",
+        hide_env_values = true,
+        value_parser = truth
+    )]
+    pub exchange_id: bool,
+    /// Where /metrics, /exchanges, /healthz and /readyz are served, or `off` [default: 127.0.0.1:9464]
     #[arg(long, value_name = "ADDR", env = "STREAMGAUGE_ADMIN", hide_env_values = true)]
     pub admin: Option<String>,
+    /// Where clients send in what they measured themselves (POST /client-timings), or `off` [default: off]
+    #[arg(long, value_name = "ADDR", env = "STREAMGAUGE_CLIENT_TIMINGS", hide_env_values = true)]
+    pub client_timings: Option<String>,
     /// Configuration file, TOML [default: none, flags are enough]
     #[arg(long, value_name = "FILE", env = "STREAMGAUGE_CONFIG", hide_env_values = true)]
     pub config: Option<PathBuf>,
@@ -170,9 +195,12 @@ impl RunArgs {
             kernel_stamps: one(&self.kernel_stamps),
             upstreams: many(&self.upstream),
             admin: one(&self.admin),
+            client_timings: one(&self.client_timings),
             access_log: one(&self.access_log),
             log_level: one(&self.log_level),
             ask_for_usage: self.ask_for_usage,
+            server_timing: self.server_timing,
+            exchange_id: self.exchange_id,
         }
     }
 }
@@ -330,7 +358,7 @@ Example:
   streamgauge health --admin 127.0.0.1:9464";
 
 /// Measures LLM token streams as they pass: a transparent proxy that times every answer of your provider (time to first
-/// token, cadence, total) and its own overhead, and changes nothing unless told to (`--ask-for-usage`).
+/// token, cadence, total) and its own overhead, and changes nothing unless told to (`--ask-for-usage`, `--server-timing`, `--exchange-id`).
 #[derive(Parser, Debug)]
 #[command(
     name = "streamgauge",

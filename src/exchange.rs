@@ -12,7 +12,7 @@ use crate::{
     dialect::{Dialect, Endpoint, Kinds, Observer, Signal, limits::rate_limits},
     observation::{Limit, Observation, Outcome},
     record::{Exemplar, Marked, Pair, Recorder, Started, UpstreamHandles},
-    timeline::{Cadence, Interval},
+    timeline::{Cadence, Interval, Waits},
     upload::Upload,
     upstream::Dialled,
 };
@@ -132,6 +132,9 @@ impl Exchange {
         timeline.lease_wanted = Some(lease_wanted);
         timeline.lease_got = None;
         (timeline.dns, timeline.tcp, timeline.tls) = (None, None, None);
+        // HTTP/2 may have handed over what never left.
+        (timeline.sent_first, timeline.sent_last) = (None, None);
+        timeline.waits = Waits::default();
     }
 
     /// A connection is there; it was dialled by this exchange or not.
@@ -372,10 +375,12 @@ impl Exchange {
         self.seen.flags.tainted = true;
     }
 
-    /// The gateway answers by itself.
-    pub fn answer(&mut self, answered: Answered) {
+    /// The gateway answers by itself; what was still dialling is given up.
+    pub fn answer(&mut self, now: Stamp, answered: Answered) {
         self.answered = Some(answered);
         self.seen.status = Some(answered.status);
+        self.take_dialled(now);
+        self.seen.timeline.request_end = self.seen.timeline.request_end.or_else(|| self.upload.ended());
     }
 
     /// Ends the exchange and books it.

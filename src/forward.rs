@@ -9,10 +9,19 @@ use http::{
     uri::{PathAndQuery, Scheme},
 };
 
-use crate::{clock::Nanos, config::Upstream};
+use crate::{
+    clock::{Nanos, Stamp},
+    config::{Adds, Upstream},
+    observation::{Observation, STAGES, push_decimal},
+};
 
 /// Marks an answer as the gateway's own; its value is the error's code.
 pub const ERROR_HEADER: HeaderName = HeaderName::from_static("x-streamgauge-error");
+
+/// The exchange's id, where a route adds it.
+pub const ID_HEADER: HeaderName = HeaderName::from_static("x-streamgauge-id");
+
+const SERVER_TIMING: HeaderName = HeaderName::from_static("server-timing");
 
 const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
 const PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection");
@@ -130,10 +139,47 @@ pub fn own_answer(status: StatusCode, code: &'static str, message: &str) -> (res
     (parts, Bytes::from(body))
 }
 
+/// Adds to an answer's headers what its route says, behind all that is there: nothing unless set. `until` is the arrival of
+/// the answer's head, or of an answer of the gateway's own the moment it is given.
+pub fn add(headers: &mut HeaderMap, adds: Adds, seen: &Observation, until: Stamp) {
+    if adds.server_timing
+        && let Some(timing) = server_timing(seen, until)
+    {
+        headers.append(SERVER_TIMING, timing);
+    }
+    if adds.exchange_id
+        && let Ok(id) = HeaderValue::try_from(seen.id.to_string())
+    {
+        headers.append(ID_HEADER, id);
+    }
+}
+
+/// The stages up to `until` that took any time, in milliseconds to the microsecond, as W3C Server Timing §4 writes them;
+/// absent if none did. Names are those of [`STAGES`] behind `sg-`, so that none is a provider's own; of what follows the
+/// request's departure only the wait for the head is known by then.
+fn server_timing(seen: &Observation, until: Stamp) -> Option<HeaderValue> {
+    let names = STAGES.map(|stage| if stage == "first_output_wait" { "head_wait" } else { stage });
+    let mut line = String::new();
+    for (name, span) in names.into_iter().zip(seen.stages_until(until)) {
+        let micros = (span.0 + 500) / 1000;
+        if micros > 0 {
+            line.push_str(if line.is_empty() { "sg-" } else { ", sg-" });
+            line.push_str(name);
+            line.push_str(";dur=");
+            push_decimal(&mut line, micros, 3);
+        }
+    }
+    HeaderValue::try_from(line).ok().filter(|line| !line.is_empty())
+}
+
 /// The trace id of a W3C `traceparent`; absent without one or if it is malformed.
 pub fn trace_id(headers: &HeaderMap) -> Option<String> {
-    let value = headers.get("traceparent")?.to_str().ok()?;
-    let id = value.split('-').nth(1)?;
+    trace_id_of(headers.get("traceparent")?.to_str().ok()?)
+}
+
+/// The trace id of a `traceparent`'s text, in lower case.
+pub fn trace_id_of(traceparent: &str) -> Option<String> {
+    let id = traceparent.split('-').nth(1)?;
     let valid = id.len() == 32 && id.bytes().all(|b| b.is_ascii_hexdigit()) && id.bytes().any(|b| b != b'0');
     valid.then(|| id.to_ascii_lowercase())
 }

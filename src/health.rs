@@ -1,4 +1,4 @@
-//! Asks a running gauge, from outside, whether it takes requests.
+//! Asks a running gauge, from outside: whether it takes requests, or for a page of its admin listener.
 
 use std::{
     io::{self, Read, Write},
@@ -9,6 +9,9 @@ use std::{
 /// Per step (connect, write, read). A gauge on the same machine answers in under a millisecond; health checks of
 /// container tools are given seconds.
 const PATIENCE: Duration = Duration::from_secs(2);
+
+/// The last exchanges' records are a megabyte or so; a page that never ends is not read on.
+const LONGEST_PAGE: u64 = 256 << 20;
 
 /// A status line of ours is 32 bytes; what is longer comes from something else that listens there.
 const LONGEST_STATUS_LINE: u64 = 256;
@@ -31,13 +34,41 @@ pub fn ask(admin: SocketAddr) -> io::Result<()> {
     }
 }
 
-fn status_line(address: SocketAddr) -> io::Result<String> {
+/// Gets a page, such as `/exchanges?limit=5`, from a gauge's admin address. Blocks as [`ask`] does.
+///
+/// # Errors
+/// If nothing answers there, or what answers has no such page; the message names the URL.
+pub fn page(admin: SocketAddr, path: &str) -> io::Result<String> {
+    let address = reachable(admin);
+    let answer = answer(address, path)
+        .map_err(|error| io::Error::new(error.kind(), format!("no answer from http://{address}{path}: {error}")))?;
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap_or((&answer, ""));
+    let status = head.lines().next().unwrap_or_default();
+    if status.starts_with("HTTP/1.") && status.split(' ').nth(1) == Some("200") {
+        return Ok(body.to_owned());
+    }
+    let said: String = status.chars().take(80).collect();
+    Err(io::Error::other(format!("http://{address}{path} answered {said:?}")))
+}
+
+/// Head and body. By HTTP/1.0, so that the body is not chunked and ends with the connection.
+fn answer(address: SocketAddr, path: &str) -> io::Result<String> {
+    let mut answer = Vec::new();
+    ask_for(address, path, "1.0")?.take(LONGEST_PAGE).read_to_end(&mut answer)?;
+    String::from_utf8(answer).map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "this is not text"))
+}
+
+fn ask_for(address: SocketAddr, path: &str, version: &str) -> io::Result<TcpStream> {
     let mut socket = TcpStream::connect_timeout(&address, PATIENCE)?;
     socket.set_read_timeout(Some(PATIENCE))?;
     socket.set_write_timeout(Some(PATIENCE))?;
-    write!(socket, "GET /readyz HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n")?;
+    write!(socket, "GET {path} HTTP/{version}\r\nHost: {address}\r\nConnection: close\r\n\r\n")?;
+    Ok(socket)
+}
+
+fn status_line(address: SocketAddr) -> io::Result<String> {
     let mut answer = Vec::new();
-    let mut socket = socket.take(LONGEST_STATUS_LINE);
+    let mut socket = ask_for(address, "/readyz", "1.1")?.take(LONGEST_STATUS_LINE);
     let mut piece = [0; 64];
     while !answer.contains(&b'\n') {
         match socket.read(&mut piece)? {
@@ -69,6 +100,11 @@ mod tests {
 
     /// What `ask` says of a server that answers its one caller with these bytes, and what it was asked.
     fn answered_with(answer: &'static str) -> (io::Result<()>, String) {
+        answered(ask, answer)
+    }
+
+    /// The same of `asking`.
+    fn answered<T>(asking: impl Fn(SocketAddr) -> T, answer: &'static str) -> (T, String) {
         let listener = TcpListener::bind("0.0.0.0:0").unwrap();
         let address = listener.local_addr().unwrap();
         let server = thread::spawn(move || {
@@ -83,7 +119,7 @@ mod tests {
             let _ = socket.write_all(answer.as_bytes());
             String::from_utf8(request).unwrap()
         });
-        let said = ask(address);
+        let said = asking(address);
         (said, server.join().unwrap())
     }
 
@@ -98,6 +134,20 @@ mod tests {
     fn a_draining_gauge_is_not() {
         let (said, _) = answered_with("HTTP/1.1 503 Service Unavailable\r\ncontent-length: 0\r\n\r\n");
         assert_eq!(said.unwrap_err().to_string(), "not ready: starting or draining");
+    }
+
+    #[test]
+    fn a_page_is_its_body() {
+        let (said, asked) = answered(
+            |address| page(address, "/exchanges?limit=1"),
+            "HTTP/1.0 200 OK\r\ncontent-length: 4\r\n\r\n[\n\n]",
+        );
+        assert_eq!(said.unwrap(), "[\n\n]");
+        assert!(asked.starts_with("GET /exchanges?limit=1 HTTP/1.0\r\nHost: 127.0.0.1:"), "{asked}");
+        let (said, _) = answered(|address| page(address, "/x"), "HTTP/1.0 404 Not Found\r\n\r\nno such page");
+        assert!(said.unwrap_err().to_string().ends_with("/x answered \"HTTP/1.0 404 Not Found\""));
+        let (said, _) = answered(|address| page(address, "/x"), "");
+        assert!(said.unwrap_err().to_string().ends_with("/x answered \"\""));
     }
 
     #[test]

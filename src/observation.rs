@@ -431,10 +431,13 @@ impl Observation {
 
     /// TTFT by both sides: ours, then the provider's own of the same exchange. Absent if either is; with hidden or
     /// summarised reasoning, as the provider's first token then is not the first that is seen; and if the provider's is
-    /// of its head, which compares with `head_back`.
+    /// of its head, which compares with `head_back`, or begins behind a queue of unknown length.
     pub fn paired_ttft(&self) -> Option<(Nanos, Nanos)> {
         let reported = &self.facts.reported;
-        let comparable = !(self.hidden_reasoning() || self.facts.summarised_reasoning || reported.ttft_of_head);
+        let comparable = !(self.hidden_reasoning()
+            || self.facts.summarised_reasoning
+            || reported.ttft_of_head
+            || reported.ttft_behind_queue);
         self.streamed()?.ttft().zip(reported.ttft).filter(|_| comparable)
     }
 
@@ -488,7 +491,7 @@ impl Observation {
     }
 
     /// Every flag by its name in records, derived ones included.
-    pub fn flags_named(&self) -> [(&'static str, bool); 13] {
+    pub fn flags_named(&self) -> [(&'static str, bool); 14] {
         [
             ("early_response", self.flags.early_response),
             ("hidden_reasoning", self.hidden_reasoning()),
@@ -502,6 +505,7 @@ impl Observation {
             ("overhead_lower_bound", self.flags.overhead_lower_bound),
             ("informational_dropped", self.flags.informational_dropped),
             ("server_ttft_of_head", self.facts.reported.ttft_of_head),
+            ("server_ttft_behind_queue", self.facts.reported.ttft_behind_queue),
             ("asked_for_usage", self.flags.asked_for_usage),
         ]
     }

@@ -20,7 +20,7 @@ use hyper::{body::Incoming, upgrade::OnUpgrade};
 use self::own::{Failure, Own, answer};
 use crate::{
     clock::{AtomicStamp, Clock, Nanos, Stamp},
-    config::{self, Config, Upstream},
+    config::{self, Adds, Config, Upstream},
     dialect::{Dialect, RequestScan, may_ask_for_usage, recognise},
     exchange::{Answered, Exchange},
     forward,
@@ -116,7 +116,7 @@ impl Gateway {
         let mut open = Open::new(exchange, Arc::clone(&self.shared), Arc::clone(downstream));
         let answered = Answered { outcome: Outcome::ClientError, limit: None, status: status.as_u16() };
         if let Some(exchange) = open.exchange() {
-            exchange.answer(answered);
+            exchange.answer(arrival, answered);
         }
         open.close(crate::exchange::Cause::Ended);
     }
@@ -144,6 +144,7 @@ impl Gateway {
         // 1 route
         let route = self.routes.find(&parts).filter(|_| !forward::is_refused(&parts.method));
         let provider = route.and_then(|route| self.providers.get(route.upstream_index));
+        let adds = route.map_or_else(Adds::default, |route| route.adds);
 
         // 2 begin
         let upload = Arc::new(Upload::default());
@@ -160,21 +161,21 @@ impl Gateway {
         let mut open = Open::new(exchange, Arc::clone(&self.shared), Arc::clone(&downstream));
         if let Some(ambiguity) = forward::ambiguity(&parts) {
             own::take_off(body, &parts);
-            return Ok(answer(open, own::ambiguous(ambiguity)));
+            return Ok(answer(open, own::ambiguous(ambiguity), adds));
         }
         let (Some(route), Some(provider)) = (route, provider) else {
             own::take_off(body, &parts);
-            return Ok(answer(open, own::no_route(&parts)));
+            return Ok(answer(open, own::no_route(&parts), adds));
         };
         if self.limits.max_in_flight.is_some_and(|most| self.shared.in_flight.load(Ordering::Acquire) > most) {
             own::take_off(body, &parts);
-            return Ok(answer(open, own::overloaded()));
+            return Ok(answer(open, own::overloaded(), adds));
         }
 
         let upgrade = upgrade.filter(|_| forward::is_upgrade(&parts));
         let Some(path) = upstream_path(route, &parts.uri) else {
             own::take_off(body, &parts);
-            return Ok(answer(open, own::uri_too_long()));
+            return Ok(answer(open, own::uri_too_long(), adds));
         };
         let to_head = parts.method == Method::HEAD;
         let gate = Arc::new(Continue::default());
@@ -199,7 +200,7 @@ impl Gateway {
             // Boxed, for it is asked of few, and an exchange's future stays as long as its connection.
             let asked = within(total_at, Box::pin(ask_for_usage(&mut tap, &mut parts, &mut open))).await;
             if let Err(own) = asked.unwrap_or_else(|| Err(Failure::TimedOut(Limit::Total).own(&upload))) {
-                return Ok(answer(open, own));
+                return Ok(answer(open, own, adds));
             }
         }
         let mut request = Request::from_parts(parts, tap);
@@ -209,7 +210,7 @@ impl Gateway {
         let sent = self.send(provider, &path, request, upgrade.is_some(), &mut open, total_at).await;
         let (response, mut lease) = match sent {
             Ok(sent) => sent,
-            Err(failure) => return Ok(answer(open, failure.own(&upload))),
+            Err(failure) => return Ok(answer(open, failure.own(&upload), adds)),
         };
 
         // 5 head
@@ -230,15 +231,16 @@ impl Gateway {
         }
         if parts.status == StatusCode::SWITCHING_PROTOCOLS {
             let watched = Watched::new(recognised, &parts.headers);
-            return Ok(switch(parts, body, upgrade, open, lease, watched));
+            return Ok(switch(parts, body, upgrade, open, lease, watched, adds));
         }
         if client != Version::HTTP_11 && forward::is_coded(&parts.headers) {
-            return Ok(answer(open, own::coded_response()));
+            return Ok(answer(open, own::coded_response(), adds));
         }
         let framed =
             [header::CONTENT_LENGTH, header::TRANSFER_ENCODING].iter().any(|by| parts.headers.contains_key(by));
         let until_close = !framed && lease.version() != Version::HTTP_2;
         forward::answer_head(&mut parts, client);
+        add(&mut parts.headers, adds, &open);
         let limits = &provider.config.limits;
         let limits = BodyLimits::new(limits.first_byte, limits.idle, total_at);
         let mut tap = ResponseTap::new(body, open, Arc::clone(&lease.stats), Some(lease), limits);
@@ -370,6 +372,15 @@ async fn ask_for_usage(tap: &mut RequestTap, parts: &mut request::Parts, open: &
     Ok(())
 }
 
+/// Adds to the head of an upstream's answer what its route says.
+fn add(headers: &mut HeaderMap, adds: Adds, open: &Open) {
+    if let Some(seen) = open.look().map(Exchange::so_far)
+        && let Some(head_back) = seen.timeline.head_back
+    {
+        forward::add(headers, adds, seen, head_back);
+    }
+}
+
 /// A 101: the answer goes down, and what follows is a tunnel.
 fn switch(
     mut parts: response::Parts,
@@ -378,8 +389,9 @@ fn switch(
     mut open: Open,
     lease: Lease<RequestBody>,
     watched: Option<Watched>,
+    adds: Adds,
 ) -> Response<ResponseTap> {
-    let Some(client) = client else { return answer(open, own::switched_unasked()) };
+    let Some(client) = client else { return answer(open, own::switched_unasked(), adds) };
     if let Some(exchange) = open.exchange() {
         exchange.tunnel();
     }
@@ -387,6 +399,7 @@ fn switch(
     let upstream = hyper::upgrade::on(&mut response);
     (parts, _) = response.into_parts();
     forward::answer_head(&mut parts, Version::HTTP_11);
+    add(&mut parts.headers, adds, &open);
     // Ends with its connections, or with the shutdown's deadline.
     tokio::spawn(tunnel::run(client, upstream, open, lease, watched));
     Response::from_parts(parts, ResponseTap::own(bytes::Bytes::new(), None))
@@ -401,7 +414,7 @@ enum Unanswered<E> {
 /// Arrival of a head: of the read that brought its last byte, which lies four behind its last value, with the line's end
 /// and the empty line. With HTTP/2 values lie elsewhere (unpacked, or kept from an earlier head in the compression's
 /// table), so there it is the newest read's, as it is for a head without values.
-fn head_arrival(stats: &ConnStats, version: Version, headers: &HeaderMap) -> Option<Stamp> {
+pub fn head_arrival(stats: &ConnStats, version: Version, headers: &HeaderMap) -> Option<Stamp> {
     if version == Version::HTTP_2 {
         return stats.last_read();
     }

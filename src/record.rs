@@ -32,7 +32,7 @@ use crate::{
         family::NONE,
     },
     observation::{Observation, Outcome},
-    recent::Recent,
+    recent::{ClientPhase, Recent, Remembered},
 };
 
 /// Told of every finished exchange, on the worker that finished it: be quick.
@@ -93,6 +93,7 @@ impl Recorder {
             upstreams: config.upstreams.len(),
             deadlines: deadlines.len(),
             workloads: config.metrics.workloads.len(),
+            client_timings: config.client_timings.is_some(),
         };
         let catalogue = Catalogue::new(plan).map_err(io::Error::other)?;
         let log_dropped = catalogue.log_dropped.child(&[]);
@@ -196,19 +197,30 @@ impl Recorder {
         let admit = observation.status.is_some_and(|status| (200..300).contains(&status));
         let pair = upstream.unwrap_or(&self.nowhere).pair(observation.model.as_deref(), admit && upstream.is_some());
         pair.finish(&observation, &self.measurements_dropped);
+        let observation = Arc::new(observation);
+        // First, so that whoever is told of an exchange finds it.
+        self.recent.push(Arc::clone(&observation));
         if let Some(listener) = &self.listener {
             listener(&observation);
         }
-        let observation = Arc::new(observation);
         if let Some(log) = &self.log {
-            log.send(Arc::clone(&observation));
+            log.send(observation);
         }
-        self.recent.push(observation);
     }
 
     /// The last exchanges.
     pub const fn recent(&self) -> &Recent {
         &self.recent
+    }
+
+    /// What the client of a remembered exchange says it measured: `client_reported_seconds`, and beside its record. Once
+    /// of each phase; later ones do nothing.
+    pub fn client_reported(&self, exchange: &Remembered, phase: ClientPhase, span: Nanos) {
+        if exchange.report(phase, span) {
+            let Observation { upstream, model, .. } = &*exchange.observation;
+            let upstream = upstream.as_ref().map_or_else(|| Arc::clone(&self.nowhere), |name| self.upstream(name));
+            upstream.pair(model.as_deref(), false).client_reported(phase, span);
+        }
     }
 
     /// How late a worker ran a timer.

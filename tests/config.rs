@@ -12,7 +12,7 @@ use std::{
 
 use streamgauge::{
     cli::{self, Command, RunArgs},
-    config::{Config, HttpVersion, LogTarget, Matches, Overrides},
+    config::{Adds, Config, HttpVersion, LogTarget, Matches, Overrides, Route},
     dialect::Dialect,
 };
 
@@ -112,14 +112,15 @@ fn the_commented_file_knows_every_key_and_its_examples_load() {
 fn a_full_configuration_writes_back_equal() {
     let full = "workers = 3\nkernel_stamps = false\naccess_log = \"-\"\nlog_level = \"warn,streamgauge=debug\"\nsession_header = \"X-Session\"\n\
         listen = \"127.0.0.1:0\"\n[[listeners]]\naddress = \"[::1]:8443\"\ncertificate = \"c.pem\"\nkey = \"k.pem\"\n\
-        [admin]\naddress = \"off\"\n\
+        [admin]\naddress = \"off\"\n[client_timings]\naddress = \"[::1]:9466\"\ntoken_file = \"t\"\n\
+        allowed_origins = [\"https://A.example:443\", \"http://localhost:3000\"]\n\
         [[upstreams]]\nname = \"a\"\nurl = \"https://[::1]:8444/v1/\"\nprovider = \"anthropic\"\nca_file = \"ca.pem\"\n\
         roots = \"platform\"\nclient_certificate = \"cc.pem\"\nclient_key = \"ck.pem\"\nhttp = \"2\"\n\
         preserve_host = true\nmodels = [\"m \\\"1\\\"\", \"größer\"]\n[upstreams.limits]\nconnect = \"1s\"\nhead = \"2s\"\n\
         first_byte = \"3s\"\nidle = \"4s 500ms\"\ntotal = \"1h\"\nmax_connections = 7\npool_wait = \"8ms\"\n\
         max_streams_per_connection = 9\nidle_connection = \"10s\"\nmax_connection_age = \"11s\"\ndns_ttl = \"12s\"\n\
         [[upstreams]]\nurl = \"http://b.example:81\"\n\
-        [[routes]]\ndefault = true\nupstream = \"a\"\nask_for_usage = true\n\
+        [[routes]]\ndefault = true\nupstream = \"a\"\nask_for_usage = true\nserver_timing = true\nexchange_id = true\n\
         [[routes]]\nhost = \"B.example\"\nupstream = \"b.example\"\n\
         [[routes]]\npath_prefix = \"/\"\nupstream = \"a\"\n\
         [metrics]\nmax_series = 1_000\ndeadlines = []\n[[metrics.workloads]]\nname = \"w\"\ninput_tokens = [0x10, 20]\n\
@@ -141,6 +142,8 @@ fn a_full_configuration_writes_back_equal() {
     assert_eq!(config.metrics.workloads[0].input_tokens, (16, 20));
     assert_eq!(config.metrics.workloads[0].output_tokens, (0, u64::MAX));
     assert_eq!(config.admin, None);
+    let timings = config.client_timings.as_ref().unwrap();
+    assert_eq!(timings.allowed_origins, ["https://a.example", "http://localhost:3000"]);
     assert_eq!(read(&config.effective_toml()).as_ref(), Ok(&config));
 }
 
@@ -186,7 +189,7 @@ fn flags_replace_what_the_file_says() {
     assert_eq!(written.listeners.len(), 2);
     let config = args(&format!(
         "streamgauge --config {file} --listen 127.0.0.1:1,127.0.0.1:2 --listen 127.0.0.1:3 --admin off --workers 2 \
-         --kernel-stamps false \
+         --kernel-stamps false --client-timings 127.0.0.1:4 \
          --upstream http://127.0.0.1:9 --access-log - --log-level debug"
     ));
     let config = config.config().unwrap();
@@ -194,6 +197,10 @@ fn flags_replace_what_the_file_says() {
     assert_eq!((config.admin, config.workers, config.access_log), (None, Some(2), Some(LogTarget::Stdout)));
     assert!(written.kernel_stamps && !config.kernel_stamps);
     assert_eq!((config.log_level.as_str(), config.upstreams.len()), ("debug", 1));
+    assert_eq!(config.client_timings.unwrap().address.port(), 4);
+    let off = format!("{ONE}[client_timings]\naddress = \"127.0.0.1:9466\"");
+    let flag = Overrides { client_timings: Some("off".to_owned()), ..Overrides::default() };
+    assert_eq!(Config::from_toml(&off, Path::new("f.toml"), &flag).unwrap().client_timings, None);
     let tls = args("streamgauge --upstream http://h --tls-listen [::]:8443 --tls-cert c.pem --tls-key k.pem");
     let tls = tls.config().unwrap();
     assert_eq!((tls.listeners.len(), tls.listeners[0].tls.is_some()), (1, true));
@@ -212,6 +219,8 @@ fn variables_stand_between_flags_and_file() {
             .env("STREAMGAUGE_LOG_LEVEL", "debug")
             .env("STREAMGAUGE_WORKERS", "")
             .env("STREAMGAUGE_ASK_FOR_USAGE", "true")
+            .env("STREAMGAUGE_SERVER_TIMING", "1")
+            .env("STREAMGAUGE_EXCHANGE_ID", "no")
             .env("STREAMGAUGE_UPSTREAM", "")
             .output()
             .unwrap();
@@ -224,6 +233,8 @@ fn variables_stand_between_flags_and_file() {
     assert_eq!(config.listeners[1].address.port(), 12);
     assert_eq!((&*config.upstreams[0].name, config.workers), ("openai", None), "an empty variable is none");
     assert!(config.routes.iter().all(|route| route.ask_for_usage), "a variable without a value of its own");
+    let adds = Adds { server_timing: true, exchange_id: false };
+    assert!(config.routes.iter().all(|route| route.adds == adds), "{:?}", config.routes);
     let check = args("streamgauge check").config().unwrap();
     assert_eq!(check.log_level, "debug", "a variable does not hinder a subcommand");
     assert!(matches!(cli::parse_from(["streamgauge", "version"]), Ok(Command::Version)));
@@ -255,7 +266,7 @@ fn help_shows_every_flag_with_its_variable() {
     let help = help.to_string();
     let (options, _) = help.split_once("Examples:").unwrap();
     let flags: Vec<&str> = options.lines().filter_map(|line| line.trim_start().strip_prefix("--")).collect();
-    assert_eq!(flags.len(), 12, "{flags:?}");
+    assert_eq!(flags.len(), 14, "{flags:?}");
     for flag in flags {
         let name = flag.split(' ').next().unwrap();
         let variable = format!("[env: STREAMGAUGE_{}]", name.to_uppercase().replace('-', "_"));
@@ -284,20 +295,29 @@ fn a_provider_hint_is_the_name_of_a_dialect_that_is_read() {
 }
 
 #[test]
-fn usage_is_asked_for_where_a_route_or_the_flag_says_so() {
-    let asks = |config: &Config| config.routes.iter().map(|route| route.ask_for_usage).collect::<Vec<_>>();
+fn what_changes_bytes_is_on_where_a_route_or_the_flag_says_so() {
+    let asks = |config: &Config| {
+        let each = |route: &Route| (route.ask_for_usage, route.adds.server_timing, route.adds.exchange_id);
+        let each: Vec<_> = config.routes.iter().map(each).collect();
+        assert!(each.iter().all(|(usage, timing, id)| usage == timing && usage == id), "{each:?}");
+        each.into_iter().map(|(usage, ..)| usage).collect::<Vec<_>>()
+    };
     let file = format!(
-        "{TWO}[[routes]]\ndefault = true\nupstream = \"a\"\nask_for_usage = true\n\
+        "{TWO}[[routes]]\ndefault = true\nupstream = \"a\"\nask_for_usage = true\nserver_timing = true\n\
+         exchange_id = true\n\
          [[routes]]\npath_prefix = \"/b\"\nupstream = \"b\"\n"
     );
     assert_eq!(asks(&read(&file).unwrap()), [false, true]);
-    let all = Overrides { ask_for_usage: true, ..Overrides::default() };
+    let all = Overrides { ask_for_usage: true, server_timing: true, exchange_id: true, ..Overrides::default() };
     assert_eq!(asks(&Config::from_toml(&file, Path::new("f.toml"), &all).unwrap()), [true, true]);
     assert_eq!(asks(&read(ONE).unwrap()), [false]);
     assert_eq!(asks(&Config::from_toml(ONE, Path::new("f.toml"), &all).unwrap()), [true]);
     let flags = "streamgauge --upstream a=https://a.example --upstream b=https://b.example";
     assert_eq!(asks(&args(flags).config().unwrap()), [false, false]);
-    assert_eq!(asks(&args(&format!("{flags} --ask-for-usage")).config().unwrap()), [true, true]);
+    assert_eq!(
+        asks(&args(&format!("{flags} --ask-for-usage --server-timing --exchange-id")).config().unwrap()),
+        [true, true]
+    );
 }
 
 /// Each a fault a user makes; the snapshot is what they read.
@@ -376,6 +396,12 @@ fn refusals() {
         ("a listener without address", format!("{ONE}[[listeners]]\n")),
         ("two listeners on one address", format!("listen = [\"[::1]:80\", \"[::1]:80\"]\n{ONE}")),
         ("the admin address twice", format!("listen = \"127.0.0.1:9464\"\n{ONE}")),
+        ("client timings without an address", format!("{ONE}[client_timings]\ntoken_file = \"t\"")),
+        ("client timings of nothing", format!("{ONE}[admin]\nrecent = 0\n[client_timings]\naddress = \"127.0.0.1:1\"")),
+        (
+            "client timings where metrics are, from anywhere",
+            format!("{ONE}[client_timings]\naddress = \"127.0.0.1:9464\"\nallowed_origins = [\"*\", \"https://h/x\"]"),
+        ),
         ("a bad admin address", format!("{ONE}[admin]\naddress = \"on\"")),
         ("an upstream that is the gauge", url("http://localhost:8080")),
         ("a header that is none", format!("session_header = \"x session\"\n{ONE}")),

@@ -296,7 +296,7 @@ mod tests {
             decode: Some(Nanos(1_900_000_000)),
             ttft: Some(Nanos(30_000_001)),
             total: Some(Nanos(1_925_000_001)),
-            ttft_of_head: false,
+            ..Reported::default()
         };
         let reset = Some(Nanos(17_399_999_999));
         o.rate_limits = vec![

@@ -1,8 +1,11 @@
-//! Metrics and health, on a thread and a runtime of their own: encoding a scrape takes milliseconds that no stream may
-//! wait for.
+//! What is not traffic: metrics, health and the last exchanges on the admin listener, and what clients measured on one
+//! of its own. Each has a thread and a runtime to itself: encoding a scrape takes milliseconds that no stream may wait for.
+
+mod aside;
+mod client_timings;
+mod exchanges;
 
 use std::{
-    convert::Infallible,
     io,
     io::Write,
     net::SocketAddr,
@@ -10,7 +13,6 @@ use std::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
-    thread::JoinHandle,
     time::Duration,
 };
 
@@ -18,22 +20,20 @@ use bytes::Bytes;
 use flate2::{Compression, write::GzEncoder};
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, header};
 use http_body_util::Full;
-use hyper::{body::Incoming, server::conn::http1, service::service_fn};
-use hyper_util::rt::{TokioIo, TokioTimer};
-use tokio::{net::TcpListener, sync::oneshot};
 
-use crate::{clock::Clock, net::listener::std_listener, record::Recorder};
+use self::aside::{Answer, Aside, Role, json, text};
+pub use self::client_timings::ClientTimings;
+use crate::{clock::Clock, record::Recorder};
 
-/// The admin listener, running.
+/// The admin listener, running until it is dropped.
 #[derive(Debug)]
-pub struct Admin {
-    address: SocketAddr,
-    stop: Option<oneshot::Sender<()>>,
-    thread: Option<JoinHandle<()>>,
-}
+pub struct Admin(Aside);
+
+/// Whoever scrapes keeps one connection; a thousand is somebody's mistake.
+const ROLE: Role = Role { name: "admin", header_read: Duration::from_secs(30), keep_alive: true, connections: 1000 };
 
 impl Admin {
-    /// Binds the address and serves it on a thread of its own until [`Admin::stop`] or drop.
+    /// Binds the address and serves it on a thread of its own.
     ///
     /// # Errors
     /// If the address can't be bound or the thread can't be started.
@@ -43,44 +43,26 @@ impl Admin {
         ready: Arc<AtomicBool>,
         clock: Clock,
     ) -> io::Result<Self> {
-        let listener = std_listener(address)
-            .map_err(|error| io::Error::new(error.kind(), format!("can't listen on {address} (admin): {error}")))?;
-        let address = listener.local_addr()?;
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let (stop, stopped) = oneshot::channel();
         let pages = Arc::new(Pages { recorder, ready, clock });
-        let thread = std::thread::Builder::new().name("admin".into()).spawn(move || {
-            runtime.block_on(async move {
-                match TcpListener::from_std(listener) {
-                    Ok(listener) => serve(listener, pages, stopped).await,
-                    Err(error) => tracing::error!(%error, "the admin listener can't be served"),
-                }
-            });
-        })?;
-        Ok(Self { address, stop: Some(stop), thread: Some(thread) })
+        Self::serve("admin", address, move |request| pages.answer(request))
+    }
+
+    /// The same for pages of one's own; `name` is what messages call the listener.
+    ///
+    /// # Errors
+    /// As [`Admin::bind`].
+    pub fn serve(
+        name: &'static str,
+        address: SocketAddr,
+        answer: impl Fn(&Request<Incoming>) -> Response<Full<Bytes>> + Clone + Send + Sync + 'static,
+    ) -> io::Result<Self> {
+        let role = Role { name, ..ROLE };
+        Ok(Self(Aside::bind(address, role, move |request: Request<_>| std::future::ready(answer(&request)))?))
     }
 
     /// Where it listens, a port chosen by the system included.
     pub const fn address(&self) -> SocketAddr {
-        self.address
-    }
-
-    /// Stops and waits for the thread's end.
-    pub fn stop(mut self) {
-        self.end();
-    }
-
-    fn end(&mut self) {
-        drop(self.stop.take());
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
-    }
-}
-
-impl Drop for Admin {
-    fn drop(&mut self) {
-        self.end();
+        self.0.address()
     }
 }
 
@@ -90,50 +72,38 @@ struct Pages {
     clock: Clock,
 }
 
-async fn serve(listener: TcpListener, pages: Arc<Pages>, mut stopped: oneshot::Receiver<()>) {
-    loop {
-        let accepted = tokio::select! {
-            accepted = listener.accept() => accepted,
-            _ = &mut stopped => return,
-        };
-        let Ok((socket, _)) = accepted else {
-            // Out of descriptors, most likely: they come back.
-            tokio::time::sleep(Duration::from_millis(50)).await;
-            continue;
-        };
-        let pages = Arc::clone(&pages);
-        let service = service_fn(move |request| {
-            let answer = pages.answer(&request);
-            async move { Ok::<_, Infallible>(answer) }
-        });
-        let connection = http1::Builder::new()
-            .timer(TokioTimer::new())
-            .header_read_timeout(Duration::from_secs(30))
-            .serve_connection(TokioIo::new(socket), service);
-        // Ends with its connection, or with this runtime.
-        tokio::spawn(connection);
-    }
-}
-
 impl Pages {
-    fn answer(&self, request: &Request<Incoming>) -> Response<Full<Bytes>> {
+    fn answer<B>(&self, request: &Request<B>) -> Answer {
         if !matches!(*request.method(), Method::GET | Method::HEAD) {
             return text(StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD\n");
         }
         match request.uri().path() {
             "/metrics" => self.metrics(request.headers()),
+            "/exchanges" => self.exchanges(request.uri().query().unwrap_or_default()),
             "/healthz" => text(StatusCode::OK, "ok\n"),
             "/readyz" if self.ready.load(Ordering::Acquire) => text(StatusCode::OK, "ready\n"),
             "/readyz" => text(StatusCode::SERVICE_UNAVAILABLE, "not ready: starting or draining\n"),
             "/" => text(
                 StatusCode::OK,
-                "streamgauge\n\n/metrics  Prometheus exposition\n/healthz  alive\n/readyz   taking requests\n",
+                "streamgauge\n\n\
+                 /metrics    Prometheus exposition\n\
+                 /exchanges  records of the last exchanges, newest first, as JSON: ?trace_id= ?id= ?upstream= ?model= \
+                 ?outcome= ?limit=\n\
+                 /healthz    alive\n\
+                 /readyz     taking requests\n",
             ),
-            _ => text(StatusCode::NOT_FOUND, "not found; try /metrics, /healthz, /readyz\n"),
+            _ => text(StatusCode::NOT_FOUND, "not found; try /metrics, /exchanges, /healthz, /readyz\n"),
         }
     }
 
-    fn metrics(&self, headers: &HeaderMap) -> Response<Full<Bytes>> {
+    fn exchanges(&self, query: &str) -> Answer {
+        match exchanges::page(self.recorder.recent(), query) {
+            Ok(page) => json(page),
+            Err(why) => text(StatusCode::BAD_REQUEST, why + "\n"),
+        }
+    }
+
+    fn metrics(&self, headers: &HeaderMap) -> Answer {
         let openmetrics = accepts(headers, header::ACCEPT, "application/openmetrics-text");
         let exposition = self.recorder.encode(openmetrics, self.clock.now());
         let kind = if openmetrics {
@@ -170,11 +140,4 @@ fn gzip(bytes: &[u8]) -> io::Result<Vec<u8>> {
     let mut encoder = GzEncoder::new(Vec::with_capacity(bytes.len() / 8), Compression::fast());
     encoder.write_all(bytes)?;
     encoder.finish()
-}
-
-fn text(status: StatusCode, text: &'static str) -> Response<Full<Bytes>> {
-    let mut response = Response::new(Full::new(Bytes::from_static(text.as_bytes())));
-    *response.status_mut() = status;
-    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
-    response
 }

@@ -4,7 +4,7 @@ use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use clap::{Args, ValueEnum};
 
-use super::{count, duration, rate, seconds};
+use super::{count, rate, seconds};
 
 /// Flags of `bench`: whom to ask, what, how many at once, and what to do with what comes of it.
 #[derive(Args, Clone, Debug)]
@@ -19,16 +19,20 @@ pub struct BenchArgs {
     /// The model to ask for; of two, with `--compare`, the second is the second provider's
     #[arg(long, value_name = "NAME", value_delimiter = ',', required = true, num_args = 1..=2)]
     pub model: Vec<String>,
-    /// How the API is spoken: openai_chat, openai_responses, anthropic, gemini, cohere, ollama, tgi
-    /// [default: by the URL's path, else openai_chat]
-    #[arg(long, value_name = "DIALECT")]
-    pub dialect: Option<String>,
-    /// The environment variable that holds the key [default: the dialect's usual one, such as OPENAI_API_KEY]
-    #[arg(long, value_name = "NAME")]
-    pub key_env: Option<String>,
+    /// How the API is spoken: openai_chat, openai_responses, anthropic, gemini, cohere, ollama, tgi; of two, with
+    /// `--compare`, the second is the second provider's [default: by the URL, else openai_chat]
+    #[arg(long, value_name = "DIALECT", value_delimiter = ',', num_args = 1..=2)]
+    pub dialect: Vec<String>,
+    /// The environment variable that holds the key; of two the second is the second provider's [default: the dialect's
+    /// usual one, such as OPENAI_API_KEY, if the URL is that vendor's own or on this machine]
+    #[arg(long, value_name = "NAME", value_delimiter = ',', num_args = 1..=2)]
+    pub key_env: Vec<String>,
     /// One more header for every request, such as `x-api-version: 3`; repeat it for more
     #[arg(long = "header", value_name = "NAME: VALUE")]
     pub headers: Vec<String>,
+    /// One more field for every request's body, such as `ignore_eos=true` or `reasoning={"effort":"low"}`; repeat it for more
+    #[arg(long = "field", value_name = "NAME=JSON")]
+    pub fields: Vec<String>,
     /// Trust this certificate authority, PEM, besides the usual ones
     #[arg(long, value_name = "FILE")]
     pub ca_file: Option<PathBuf>,
@@ -43,7 +47,7 @@ pub struct BenchArgs {
     #[arg(long)]
     pub cached: bool,
 
-    /// Closed loop: so many requests under way at all times; each a load of its own
+    /// Closed loop: so many requests under way at all times, of both providers together; each a load of its own
     #[arg(long, value_name = "N,…", value_delimiter = ',', default_value = "1", value_parser = count)]
     pub concurrency: Vec<usize>,
     /// Open loop instead: so many requests a second, whether or not answers come; waits count from when one was due
@@ -52,25 +56,25 @@ pub struct BenchArgs {
     /// When requests of the open loop are due
     #[arg(long, value_name = "HOW", default_value = "poisson", requires = "rate")]
     pub arrivals: Arrivals,
-    /// Requests measured of each workload at each load
-    #[arg(long, value_name = "N", default_value = "20", value_parser = count)]
-    pub runs: usize,
-    /// End each workload at each load after so long, even with fewer runs (`30`, `30s`, `5min`)
+    /// Requests measured of each workload at each load, of each provider [default: 20; with `--duration` as many as fit]
+    #[arg(long, value_name = "N", value_parser = count)]
+    pub runs: Option<usize>,
+    /// End each workload at each load after so long: no more requests then, those under way end (`30`, `30s`, `5min`)
     #[arg(long, value_name = "DURATION", value_parser = seconds)]
     pub duration: Option<Duration>,
     /// Requests before the measured ones, per provider and workload; they size the prompts and open connections
     #[arg(long, value_name = "N", default_value = "1")]
     pub warm_up: usize,
-    /// Give a request up after so long; it counts as an error
-    #[arg(long, value_name = "DURATION", default_value = "10min", value_parser = duration)]
+    /// Give a request up so long after it was due or begun; it counts as an error
+    #[arg(long, value_name = "DURATION", default_value = "10min", value_parser = seconds)]
     pub timeout: Duration,
-    /// Seed of prompts and arrivals
-    #[arg(long, value_name = "N", default_value = "1")]
-    pub seed: u64,
+    /// Seed of prompts and arrivals: the same prompts again may be answered from a cache [default: at random]
+    #[arg(long, value_name = "N")]
+    pub seed: Option<u64>,
 
     /// The admin address of the gauge that the requests go through: prints, stage by stage, what the client saw, what the
     /// gauge saw and what the provider said of the same requests
-    #[arg(long, value_name = "ADDR")]
+    #[arg(long, value_name = "ADDR", conflicts_with = "every")]
     pub via: Option<SocketAddr>,
     /// Repeat all of it at this period (`3h` is eight times a day) and serve medians as metrics, until Ctrl-C
     #[arg(long, value_name = "PERIOD", value_parser = seconds)]
@@ -107,7 +111,7 @@ Examples:
       streamgauge bench --url https://api.openai.com --model gpt-5-mini \\
                         --input-tokens 1000,10000 --output-tokens 1000 --concurrency 1,8
   Five requests a second whatever happens, for a minute:
-      streamgauge bench --url http://127.0.0.1:8000 --model llama --rate 5 --duration 60 --runs 300
+      streamgauge bench --url http://127.0.0.1:8000 --model llama --rate 5 --duration 60
   What a gauge adds, interleaved request by request:
       streamgauge bench --url http://127.0.0.1:8080 --compare http://127.0.0.1:9000 --model sim-1
   Client, gauge and provider side by side:

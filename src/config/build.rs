@@ -10,7 +10,7 @@ use http::{HeaderName, HeaderValue};
 use toml::de::DeTable;
 
 use super::{
-    Config, ConfigError, KeyPair, Limits, Listener, LogTarget, Metrics, Overrides, Workload,
+    ClientTimings, Config, ConfigError, KeyPair, Limits, Listener, LogTarget, Metrics, Overrides, Workload,
     error::{At, Faults, Written},
     raw::Section,
     upstreams::{self, Draft},
@@ -72,9 +72,10 @@ fn document(root: &mut Section<'_>, overrides: &Overrides, faults: &Faults<'_>) 
     let access_log = access_log(root, overrides, faults);
     let log_level = log_level(root, overrides, faults);
     let (admin, recent) = admin(root, overrides, faults);
+    let client_timings = client_timings(root, overrides, recent, faults);
     let listeners = listeners(root, overrides, faults);
     let (upstreams, routes) = upstreams::read(root, overrides, faults);
-    refuse_shared_addresses(&listeners, admin, faults);
+    refuse_shared_addresses(&listeners, admin, client_timings.as_ref(), faults);
     refuse_loops(&listeners, &upstreams, faults);
 
     let mut listeners: Vec<Listener> = listeners.into_iter().map(|listener| listener.value).collect();
@@ -86,6 +87,7 @@ fn document(root: &mut Section<'_>, overrides: &Overrides, faults: &Faults<'_>) 
         listeners,
         admin,
         recent,
+        client_timings: client_timings.map(|written| written.value),
         workers,
         kernel_stamps,
         upstreams: upstreams?,
@@ -177,6 +179,41 @@ fn admin(root: &mut Section<'_>, overrides: &Overrides, faults: &Faults<'_>) -> 
     };
     let written = written.map(judge);
     (flag.map(judge).or(written).unwrap_or(Some(DEFAULT_ADMIN)), recent.unwrap_or(DEFAULT_RECENT))
+}
+
+/// Where clients send in their own timings: a section, a flag, or both.
+fn client_timings(
+    root: &mut Section<'_>,
+    overrides: &Overrides,
+    recent: usize,
+    faults: &Faults<'_>,
+) -> Option<Written<ClientTimings>> {
+    let (mut written, mut token_file, mut allowed_origins) = (None, None, Vec::new());
+    if let Some(mut section) = root.table("client_timings") {
+        written = section.string("address");
+        if !section.wrote("address") && overrides.client_timings.is_none() {
+            faults.add(&section.at(), "`address` is missing: IP:PORT");
+        }
+        token_file = section.path("token_file");
+        let origins = section.strings("allowed_origins").unwrap_or_default().into_iter();
+        allowed_origins = origins.filter_map(|text| faults.take(&text.at, value::origin(&text.value))).collect();
+        section.finish();
+    }
+    let flag = overrides.client_timings.as_ref();
+    let flag = flag.map(|text| Written { value: text.clone(), at: At::flag("--client-timings", text) });
+    let judge = |text: Written<String>| match text.value.as_str() {
+        "off" => None,
+        address => {
+            let address = value::address(address).map_err(|e| format!("{e}; or `off`"));
+            Some(Written { value: faults.take(&text.at, address)?, at: text.at })
+        }
+    };
+    let written = written.map(judge);
+    let Written { value: address, at } = flag.map(judge).or(written).flatten()?;
+    if recent == 0 {
+        faults.add(&at, "`recent = 0` in `[admin]` remembers no exchange that a timing could belong to: leave it out");
+    }
+    Some(Written { value: ClientTimings { address, token_file, allowed_origins }, at })
 }
 
 fn workers(root: &mut Section<'_>, overrides: &Overrides, faults: &Faults<'_>) -> Option<usize> {
@@ -315,8 +352,19 @@ fn limits(root: &mut Section<'_>) -> Limits {
     limits
 }
 
-fn refuse_shared_addresses(listeners: &[Written<Listener>], admin: Option<SocketAddr>, faults: &Faults<'_>) {
+fn refuse_shared_addresses(
+    listeners: &[Written<Listener>],
+    admin: Option<SocketAddr>,
+    client_timings: Option<&Written<ClientTimings>>,
+    faults: &Faults<'_>,
+) {
     let mut taken: HashSet<SocketAddr> = admin.into_iter().collect();
+    if let Some(Written { value: ClientTimings { address, .. }, at }) = client_timings
+        && address.port() != 0
+        && !taken.insert(*address)
+    {
+        faults.add(at, "the admin listener has this address");
+    }
     for listener in listeners {
         // Port 0 lets the system choose: never the same twice.
         if listener.value.address.port() != 0 && !taken.insert(listener.value.address) {

@@ -30,6 +30,14 @@ pub(super) fn toml(config: &Config) -> String {
         None => out.text("address", "off"),
     }
     out.bare("recent", config.recent);
+    if let Some(timings) = &config.client_timings {
+        out.section("client_timings");
+        out.text("address", timings.address);
+        if let Some(file) = &timings.token_file {
+            out.text("token_file", file.display());
+        }
+        out.list("allowed_origins", &timings.allowed_origins);
+    }
     config.upstreams.iter().for_each(|it| upstream(&mut out, it));
     config.routes.iter().for_each(|it| route(&mut out, it));
 
@@ -108,6 +116,8 @@ fn route(out: &mut Writer, route: &Route) {
     }
     out.text("upstream", &route.upstream.name);
     out.bare("ask_for_usage", route.ask_for_usage);
+    out.bare("server_timing", route.adds.server_timing);
+    out.bare("exchange_id", route.adds.exchange_id);
 }
 
 fn workload(out: &mut Writer, workload: &Workload) {

@@ -32,6 +32,8 @@ pub struct Config {
     pub admin: Option<SocketAddr>,
     /// How many of the last exchanges the admin listener remembers; 0 remembers none.
     pub recent: usize,
+    /// Where clients send in what they measured themselves; absent unless set. Then `recent` is not 0.
+    pub client_timings: Option<ClientTimings>,
     /// Worker threads; absent means one per core.
     pub workers: Option<usize>,
     /// Arrivals are stamped by the kernel, where it can.
@@ -93,10 +95,15 @@ pub struct Overrides {
     /// `/NAME`, which is taken off.
     pub upstreams: Vec<String>,
     pub admin: Option<String>,
+    pub client_timings: Option<String>,
     pub access_log: Option<String>,
     pub log_level: Option<String>,
     /// Every route asks for usage; without it each says for itself.
     pub ask_for_usage: bool,
+    /// Every route adds `Server-Timing`; without it each says for itself.
+    pub server_timing: bool,
+    /// Every route adds the exchange's id; without it each says for itself.
+    pub exchange_id: bool,
 }
 
 /// One address clients connect to.
@@ -106,6 +113,17 @@ pub struct Listener {
     pub address: SocketAddr,
     /// Certificate and key, if it speaks TLS.
     pub tls: Option<KeyPair>,
+}
+
+/// Where clients send in what they measured themselves.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ClientTimings {
+    /// The address; port 0 lets the system choose.
+    pub address: SocketAddr,
+    /// A file with the token that callers must send; absent if they need none.
+    pub token_file: Option<PathBuf>,
+    /// Origins of pages that may send from a browser, as browsers write them; empty lets none.
+    pub allowed_origins: Vec<String>,
 }
 
 /// A certificate chain and its key, both PEM files.
@@ -226,10 +244,21 @@ pub struct Route {
     pub strip_prefix: bool,
     /// Chat completions that stream and do not say whether they want their usage are made to ask for it.
     pub ask_for_usage: bool,
+    /// Headers that answers get.
+    pub adds: Adds,
     /// Where it leads.
     pub upstream: Arc<Upstream>,
     /// Its place in [`Config::upstreams`], so that what belongs to an upstream can be kept in a list beside them.
     pub upstream_index: usize,
+}
+
+/// Headers that a route's answers get beside their own; none unless set.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Adds {
+    /// `Server-Timing`, with the stages up to the answer's head.
+    pub server_timing: bool,
+    /// `X-Streamgauge-Id`, the exchange's id.
+    pub exchange_id: bool,
 }
 
 /// What a route matches.

@@ -3,7 +3,7 @@
 use std::{collections::HashSet, sync::Arc};
 
 use super::{
-    HttpVersion, Matches, Overrides, Roots, Route, Upstream, UpstreamLimits,
+    Adds, HttpVersion, Matches, Overrides, Roots, Route, Upstream, UpstreamLimits,
     build::{MANY, key_pair},
     error::{At, Faults, suggest},
     raw::Section,
@@ -32,8 +32,10 @@ pub(super) fn read(
     faults: &Faults<'_>,
 ) -> (Vec<Draft>, Option<Vec<Route>>) {
     let (upstreams, mut routes) = written(root, overrides, faults);
-    if overrides.ask_for_usage {
-        routes.iter_mut().flatten().for_each(|route| route.ask_for_usage = true);
+    for route in routes.iter_mut().flatten() {
+        route.ask_for_usage |= overrides.ask_for_usage;
+        route.adds.server_timing |= overrides.server_timing;
+        route.adds.exchange_id |= overrides.exchange_id;
     }
     (upstreams, routes)
 }
@@ -208,6 +210,10 @@ fn file_routes(sections: Vec<Section<'_>>, upstreams: &[Draft], faults: &Faults<
             faults.add(&section.at_of("strip_prefix"), "only with `path_prefix`");
         }
         let ask_for_usage = section.boolean("ask_for_usage").unwrap_or_default();
+        let adds = Adds {
+            server_timing: section.boolean("server_timing").unwrap_or_default(),
+            exchange_id: section.boolean("exchange_id").unwrap_or_default(),
+        };
         let target = target(&mut section, upstreams, faults);
         if let Some((matches, at)) = &matches {
             if let Some((_, first)) = earlier.iter().find(|(first, _)| covers(first, matches)) {
@@ -219,6 +225,7 @@ fn file_routes(sections: Vec<Section<'_>>, upstreams: &[Draft], faults: &Faults<
         section.finish();
         routes.push(matches.zip(target).map(|((matches, _), (upstream, index))| Route {
             ask_for_usage,
+            adds,
             ..route(matches, strip.unwrap_or_default(), &upstream, index)
         }));
     }
@@ -285,7 +292,8 @@ fn covers(first: &Matches, later: &Matches) -> bool {
 }
 
 fn route(matches: Matches, strip_prefix: bool, upstream: &Arc<Upstream>, upstream_index: usize) -> Route {
-    Route { matches, strip_prefix, ask_for_usage: false, upstream: Arc::clone(upstream), upstream_index }
+    let upstream = Arc::clone(upstream);
+    Route { matches, strip_prefix, ask_for_usage: false, adds: Adds::default(), upstream, upstream_index }
 }
 
 /// One alone serves every path; each of several serves the paths under `/NAME`, which is taken off.

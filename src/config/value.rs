@@ -174,6 +174,23 @@ pub(super) fn host(text: &str) -> Result<String, String> {
     host_name(text).ok_or_else(|| "a host name or IP address, without scheme, port and path".to_owned())
 }
 
+/// A page's origin as browsers write it: scheme, host in lower case, and the port if it is not the scheme's own.
+pub(super) fn origin(text: &str) -> Result<String, String> {
+    if text == "*" {
+        return Err("any page on the web could send then: name each origin, such as \"https://app.example\"".to_owned());
+    }
+    let url = url(text)?;
+    let port = if url.tls { 443 } else { 80 };
+    let (scheme, host) = (if url.tls { "https" } else { "http" }, url.authority.host().to_ascii_lowercase());
+    let written =
+        if url.port == port { format!("{scheme}://{host}") } else { format!("{scheme}://{host}:{}", url.port) };
+    if url.base_path.is_empty() && !text.ends_with('/') {
+        Ok(written)
+    } else {
+        Err(format!("an origin has no path: write \"{written}\""))
+    }
+}
+
 /// A filter for the gauge's own log: a level, or `target=level`, several joined by commas.
 pub(super) fn log_filter(text: &str) -> Result<String, String> {
     const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
@@ -251,6 +268,17 @@ mod tests {
         assert!(duration("30").unwrap_err().contains("\"30s\""));
         for text in ["", "0s", "-1s", "31days", "5 minutos"] {
             assert!(duration(text).is_err(), "{text} was taken");
+        }
+    }
+
+    #[test]
+    fn an_origin_is_as_browsers_write_it() {
+        assert_eq!(origin("HTTPS://App.Example:443"), Ok("https://app.example".to_owned()));
+        assert_eq!(origin("http://localhost:3000"), Ok("http://localhost:3000".to_owned()));
+        assert_eq!(origin("http://[::1]:80"), Ok("http://[::1]".to_owned()));
+        assert!(origin("https://app.example/").unwrap_err().contains("\"https://app.example\""));
+        for text in ["*", "null", "app.example", "https://*.example", "https://a.example/x"] {
+            assert!(origin(text).is_err(), "{text} was taken");
         }
     }
 

@@ -20,24 +20,29 @@ pub struct Reported {
     pub prefill: Option<Nanos>,
     /// From the first to the last token, or work on the output, as the provider has it.
     pub decode: Option<Nanos>,
-    /// From the request's arrival there to the first token: stated, or queue and prefill together.
+    /// From the request's arrival there to the first token: stated, or the sum of the queue and what came behind it. The
+    /// two flags below say where it is less than that.
     pub ttft: Option<Nanos>,
     /// The whole call, as the provider has it.
     pub total: Option<Nanos>,
     /// `ttft` comes from a header, which was fixed before the first byte: it compares with the head, not with the output.
     pub ttft_of_head: bool,
+    /// `ttft` begins behind the queue, whose time was not said: it compares with no TTFT that has the queue in it.
+    pub ttft_behind_queue: bool,
 }
 
 impl Reported {
     /// Each of its times, or where it has none that of `other`.
     pub(super) fn or(self, other: Self) -> Self {
+        let whose = if self.ttft.is_some() { self } else { other };
         Self {
             queue: self.queue.or(other.queue),
             prefill: self.prefill.or(other.prefill),
             decode: self.decode.or(other.decode),
-            ttft: self.ttft.or(other.ttft),
+            ttft: whose.ttft,
             total: self.total.or(other.total),
-            ttft_of_head: if self.ttft.is_some() { self.ttft_of_head } else { other.ttft_of_head },
+            ttft_of_head: whose.ttft_of_head,
+            ttft_behind_queue: whose.ttft_behind_queue,
         }
     }
 
@@ -124,13 +129,15 @@ impl Times {
     pub(super) fn reported(&self) -> Reported {
         let [queue, prefill, decode, ttft, behind_queue, total] = self.0;
         let sum = |rest: Option<Nanos>| Some(queue? + rest?);
+        let whole = ttft.or_else(|| sum(behind_queue)).or_else(|| sum(prefill));
         Reported {
             queue,
             prefill,
             decode,
-            ttft: ttft.or_else(|| sum(behind_queue)).or_else(|| sum(prefill)),
+            ttft: whole.or(behind_queue),
             total,
             ttft_of_head: false,
+            ttft_behind_queue: whole.is_none() && behind_queue.is_some(),
         }
     }
 }
@@ -173,9 +180,15 @@ mod tests {
     fn a_ttft_is_stated_or_follows_from_queue_and_work() {
         let mut times = Times::default();
         take(&mut times, Phase::TtftBehindQueue, Unit::Millis, "40");
-        assert_eq!(times.reported().ttft, None, "nobody knows how long it queued");
+        let marked = times.reported();
+        assert_eq!((marked.ttft, marked.ttft_behind_queue), (Some(Nanos(40_000_000)), true), "nobody knows the queue");
         take(&mut times, Phase::Queue, Unit::Millis, "2");
-        assert_eq!(times.reported().ttft, Some(Nanos(42_000_000)));
+        let whole = times.reported();
+        assert_eq!((whole.ttft, whole.ttft_behind_queue), (Some(Nanos(42_000_000)), false));
+        // Of two sources the flag goes with the TTFT it is of.
+        let stated = Reported { ttft: Some(Nanos(1)), ttft_of_head: true, ..Reported::default() };
+        assert_eq!(marked.or(stated), marked);
+        assert_eq!(Reported::default().or(marked), marked);
         take(&mut times, Phase::Ttft, Unit::Millis, "41");
         assert_eq!(times.reported().ttft, Some(Nanos(41_000_000)));
     }

@@ -12,7 +12,7 @@ use http::{
 use super::{Dialect, Endpoint, Recognised, reply::name};
 use crate::framing::{
     json::{Progress, Scanner, Tree, Value, Want},
-    multipart,
+    multipart, percent_decoded,
 };
 
 /// What a request asks for.
@@ -257,28 +257,28 @@ fn told(recognised: Recognised, parts: &Parts) -> RequestFacts {
     let path = parts.uri.path();
     let mut facts = RequestFacts::default();
     if let Some((_, rest)) = path.split_once("/deployments/") {
-        facts.model = rest.split('/').next().and_then(percent_decoded);
+        facts.model = rest.split('/').next().and_then(decoded_name);
     } else if let Some((_, rest)) = path.split_once("/publishers/")
         && let Some((_, rest)) = rest.split_once("/models/")
         && let Some((model, verb)) = rest.rsplit_once(':')
     {
-        facts.model = percent_decoded(model);
+        facts.model = decoded_name(model);
         // Other vendors' models on Vertex must be asked for a stream by the verb *and* by the body.
         facts.stream = Some(verb.starts_with("stream")).filter(|_| verb != "streamRawPredict");
     } else if let Some((rest, verb @ ("generateContent" | "streamGenerateContent"))) = path.rsplit_once(':') {
         // Code Assist has no model in its path, but in the body.
-        facts.model = rest.rsplit('/').next().filter(|name| *name != "v1internal").and_then(percent_decoded);
+        facts.model = rest.rsplit('/').next().filter(|name| *name != "v1internal").and_then(decoded_name);
         facts.stream = Some(verb.starts_with("stream"));
     } else if let Some((_, rest)) = path.split_once("/v2/models/")
         && recognised.dialect == Dialect::Triton
     {
-        facts.model = rest.split('/').next().and_then(percent_decoded);
+        facts.model = rest.split('/').next().and_then(decoded_name);
     }
     if let Some((_, rest)) = path.split_once("/model/")
         && let Some((model, verb @ ("converse" | "converse-stream" | "invoke" | "invoke-with-response-stream"))) =
             rest.rsplit_once('/')
     {
-        facts.model = percent_decoded(model);
+        facts.model = decoded_name(model);
         facts.stream = Some(verb.ends_with("stream"));
     }
     match recognised.dialect {
@@ -294,7 +294,7 @@ fn told(recognised: Recognised, parts: &Parts) -> RequestFacts {
     let mut query = parts.uri.query().unwrap_or_default().split('&').filter_map(|pair| pair.split_once('='));
     if facts.model.is_none() {
         let named = |(key, _): &(&str, &str)| matches!(*key, "model" | "deployment");
-        facts.model = query.clone().find(named).and_then(|(_, model)| percent_decoded(model));
+        facts.model = query.clone().find(named).and_then(|(_, model)| decoded_name(model));
     }
     if parts.method == Method::GET && query.any(|pair| pair == ("stream", "true")) {
         facts.stream = Some(true);
@@ -309,19 +309,9 @@ fn asks_dashscope_to_stream(parts: &Parts) -> bool {
     said || accepted.any(|kind| kind.trim_ascii().to_ascii_lowercase().starts_with(b"text/event-stream"))
 }
 
-fn percent_decoded(text: &str) -> Option<String> {
-    let mut decoded = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let [byte, tail @ ..] = rest {
-        let escaped = match (byte, tail) {
-            (b'%', [high, low, ..]) => char::from(*high).to_digit(16).zip(char::from(*low).to_digit(16)),
-            _ => None,
-        };
-        let code = escaped.and_then(|(high, low)| u8::try_from(high * 16 + low).ok());
-        decoded.push(code.unwrap_or(*byte));
-        rest = if code.is_some() { &tail[2..] } else { tail };
-    }
-    name(Value::Text(&decoded))
+/// A name out of a path or a query.
+fn decoded_name(text: &str) -> Option<String> {
+    name(Value::Text(&percent_decoded(text.as_bytes())))
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! What a set of records comes to: percentiles, ratios and the text that shows them. Everything here is a plain function
 //! of values that were observed; `bench`, `report` and the demo share it, so that one word means one thing in all three.
 
+pub mod ratio;
 mod record;
 mod sample;
 mod text;
@@ -8,5 +9,5 @@ mod text;
 pub use self::{
     record::{Record, Stages},
     sample::{Sample, rank},
-    text::{ABSENT, significant, table, time},
+    text::{ABSENT, signed_time, significant, table, time},
 };

@@ -31,6 +31,12 @@ pub fn time(seconds: f64) -> String {
     }
 }
 
+/// A difference of times in seconds, with its sign.
+pub fn signed_time(seconds: f64) -> String {
+    let sign = if seconds < 0.0 { "−" } else { "+" };
+    format!("{sign}{}", time(seconds.abs()))
+}
+
 /// Three digits, or as many as the whole part has.
 pub fn significant(number: f64) -> String {
     let decimals = match number {
@@ -44,6 +50,11 @@ pub fn significant(number: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn differences_have_a_sign() {
+        assert_eq!([0.0123, -0.0123, -2e-6, 0.0].map(signed_time), ["+12.3 ms", "−12.3 ms", "−2.00 µs", "+0.00 µs"]);
+    }
 
     #[test]
     fn numbers_have_three_digits() {

@@ -1,4 +1,20 @@
-//! Searches over bytes, by words. Plain arithmetic, no intrinsics.
+//! Searches over bytes, by words. Plain arithmetic, no intrinsics. And percent-encoding undone.
+
+/// Undoes percent-encoding (RFC 3986 §2.1). A `%` without two digits behind it stands for itself.
+pub fn percent_decoded(text: &[u8]) -> Vec<u8> {
+    let mut decoded = Vec::with_capacity(text.len());
+    let mut rest = text;
+    while let [byte, tail @ ..] = rest {
+        let escaped = match (byte, tail) {
+            (b'%', [high, low, ..]) => char::from(*high).to_digit(16).zip(char::from(*low).to_digit(16)),
+            _ => None,
+        };
+        let code = escaped.and_then(|(high, low)| u8::try_from(high * 16 + low).ok());
+        decoded.push(code.unwrap_or(*byte));
+        rest = if code.is_some() { &tail[2..] } else { tail };
+    }
+    decoded
+}
 
 const ONES: u64 = u64::MAX / 255;
 const HIGHS: u64 = ONES << 7;

@@ -18,6 +18,8 @@ pub mod twin;
 pub mod websocket;
 pub mod wrapped;
 
+pub use self::bytes::percent_decoded;
+
 /// What cuts a body into events, in pieces.
 pub trait Framed {
     /// Reads up to and including the end of one event and returns how many bytes were taken: all of them if none ended.

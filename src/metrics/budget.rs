@@ -22,6 +22,8 @@ pub struct Plan {
     pub deadlines: usize,
     /// Declared workloads.
     pub workloads: usize,
+    /// Whether clients may send in their own timings.
+    pub client_timings: bool,
 }
 
 /// Splits the series over the families. What has no model is bounded by the configuration and goes first, unless it

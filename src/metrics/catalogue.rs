@@ -71,6 +71,7 @@ pub struct Catalogue {
     pub hidden_reasoning: Counters,
     pub server_reported: Histograms,
     pub paired_ttft: Histograms,
+    pub client_reported: Histograms,
     pub ratelimit_limit: Gauges,
     pub ratelimit_remaining: Gauges,
     pub workload_ttft: Histograms,
@@ -452,6 +453,17 @@ impl Catalogue {
                 .seconds()
                 .bounds(COARSE)
                 .cells(2),
+            )?,
+            client_reported: list.add(
+                Desc::new(
+                    "streamgauge_client_reported_seconds",
+                    "What clients say they measured, by their own clocks. ttft: from the client's request to its first token; \
+                     total: to the end of the response.",
+                    &["upstream", "model", "phase"],
+                )
+                .seconds()
+                .bounds(COARSE)
+                .cells(if plan.client_timings { 2 } else { 0 }),
             )?,
             ratelimit_limit: list.add(
                 Desc::new(

@@ -27,8 +27,13 @@ impl Observation {
     /// The wall time by [`STAGES`]. Their sum is [`Observation::wall`] exactly, whatever marks are missing or out of
     /// order: each mark is moved up to the one before it, and none lies behind the end.
     pub fn stages(&self) -> [Nanos; 13] {
+        self.stages_until(self.timeline.end.unwrap_or(self.timeline.request_head))
+    }
+
+    /// The same of an exchange that is still under way, as if it ended here.
+    pub fn stages_until(&self, end: Stamp) -> [Nanos; 13] {
         let marks = &self.timeline;
-        let end = marks.end.unwrap_or(marks.request_head).max(marks.request_head);
+        let end = end.max(marks.request_head);
         let departed = [marks.sent_last, marks.head_back].into_iter().flatten().fold(end, Stamp::min);
         let departed = departed.max(marks.request_head);
 

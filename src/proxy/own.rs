@@ -8,6 +8,7 @@ use http_body::Body;
 use http_body_util::BodyExt;
 
 use crate::{
+    config::Adds,
     error::{Error, Stage},
     exchange::Answered,
     forward,
@@ -167,12 +168,14 @@ pub(super) fn overloaded() -> Own {
     }
 }
 
-pub(super) fn answer(mut open: Open, own: Own) -> Response<ResponseTap> {
+pub(super) fn answer(mut open: Open, own: Own, adds: Adds) -> Response<ResponseTap> {
     let Own { status, code, message, outcome, limit } = own;
-    let (parts, body) = forward::own_answer(status, code, &message);
+    let (mut parts, body) = forward::own_answer(status, code, &message);
     tracing::debug!(code, message, "answered by the gateway");
+    let now = open.shared().clock.now();
     if let Some(exchange) = open.exchange() {
-        exchange.answer(Answered { outcome, limit, status: status.as_u16() });
+        exchange.answer(now, Answered { outcome, limit, status: status.as_u16() });
+        forward::add(&mut parts.headers, adds, exchange.so_far(), now);
     }
     Response::from_parts(parts, ResponseTap::own(body, Some(open)))
 }

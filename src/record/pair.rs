@@ -16,6 +16,7 @@ use crate::{
         family::{Cell, Family, NONE, OTHER},
     },
     observation::{Observation, Outcome, STAGES, input_class, load_class, output_class},
+    recent::ClientPhase,
     timeline::Timeline,
 };
 
@@ -358,9 +359,11 @@ impl Pair {
         observe(&self.cells.overhead_request, observation.overhead_request());
 
         let answered = observation.status.is_some_and(|status| (200..300).contains(&status));
-        for (cell, (_, span)) in self.server_reported.iter().zip(observation.facts.reported.named()) {
-            // The time a provider took to say no is not the time it takes to answer.
-            observe(cell, span.filter(|_| answered));
+        let reported = &observation.facts.reported;
+        for (cell, (phase, span)) in self.server_reported.iter().zip(reported.named()) {
+            // The time a provider took to say no is not the time it takes to answer; a TTFT without the queue it had is none.
+            let counts = answered && !(phase == "ttft" && reported.ttft_behind_queue);
+            observe(cell, span.filter(|_| counts));
         }
         if let Some((gateway, server)) = observation.paired_ttft() {
             observe(&self.paired_ttft[0], Some(gateway));
@@ -499,6 +502,12 @@ impl Pair {
                 }
             }
         }
+    }
+
+    /// `client_reported_seconds`.
+    pub(super) fn client_reported(&self, phase: ClientPhase, span: Nanos) {
+        let labels = [&*self.upstream, &*self.model, phase.as_str()];
+        self.shared.catalogue.client_reported.child(&labels).observe(span.0);
     }
 
     /// `bytes_total{direction="response"}`: bytes that came outside of body frames, through a tunnel.

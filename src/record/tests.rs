@@ -48,6 +48,7 @@ fn config(upstreams: Vec<Arc<Upstream>>) -> Config {
         listeners: Vec::new(),
         recent: 512,
         admin: None,
+        client_timings: None,
         workers: None,
         kernel_stamps: true,
         upstreams,
@@ -501,8 +502,8 @@ fn a_failed_reload_shows_and_keeps_the_time_of_the_last_good_one() {
 
 #[test]
 fn both_formats_say_the_same_numbers() {
-    let (recorder, handles) = recorder(&["m"]);
-    series::fill(&recorder, &handles, "m");
+    let (recorder, _) = recorder(&["m"]);
+    series::fill(&recorder, "u", "m");
     // Process metrics move between two scrapes.
     let samples = |text: &str| -> Vec<String> {
         let ours = text.lines().filter(|line| line.starts_with("streamgauge_"));

@@ -8,7 +8,6 @@ use std::sync::{
 use http::response::Parts;
 use tokio::sync::watch;
 
-use super::RequestBody;
 use crate::{
     clock::{AtomicStamp, Clock, Nanos, Stamp},
     dialect::Dialect,
@@ -258,7 +257,7 @@ pub struct Departing {
 
 impl Departing {
     /// A request is about to be handed over to this connection, which carries no other by HTTP/1.1.
-    pub fn by_lease(lease: &Lease<RequestBody>, handed_over: Stamp) -> Self {
+    pub fn by_lease<B>(lease: &Lease<B>, handed_over: Stamp) -> Self {
         let stats = Arc::clone(&lease.stats);
         stats.arm();
         let (pending, stalls) = (stats.pending_until(handed_over), stats.stalls());

@@ -7,6 +7,7 @@
 
 mod dialects;
 mod metrics;
+mod reading;
 mod record;
 
 use std::{

@@ -12,6 +12,7 @@ use streamgauge::{
         family::{self, Desc, Exposed, Unit},
     },
     observation::{Outcome, STAGES, input_class, load_class, output_class},
+    recent::ClientPhase,
     record::Recorder,
 };
 
@@ -168,7 +169,7 @@ const NOTES: [(&str, Notes); 10] = [
         ],
     ),
     (
-        "What the provider says of itself",
+        "What the provider and the client say",
         &[
             (
                 "server_reported_seconds",
@@ -178,6 +179,10 @@ const NOTES: [(&str, Notes); 10] = [
                 "paired_ttft_seconds",
                 "as TTFT; providers that state no TTFT, or state it in a stream's head; hidden or summarised reasoning, whose \
                  first token is not the first that is seen.",
+            ),
+            (
+                "client_reported_seconds",
+                "what no client sends in. Not there without a [listener for it](record.md#the-clients-own-timings).",
             ),
             ("ratelimit_limit", "what response heads do not state."),
             ("ratelimit_remaining", "as `streamgauge_ratelimit_limit`."),
@@ -222,7 +227,7 @@ fn metrics_md_is_what_the_catalogue_says() {
 }
 
 fn page() -> String {
-    let plan = Plan { max_series: 32_000, upstreams: 1, deadlines: 3, workloads: 1 };
+    let plan = Plan { max_series: 32_000, upstreams: 1, deadlines: 3, workloads: 1, client_timings: true };
     let catalogue = Catalogue::new(plan).unwrap();
     let exposition = exposition();
     let mut page = INTRODUCTION.to_owned();
@@ -279,6 +284,7 @@ fn labelled(family: &str, label: &str, exposition: &str) -> String {
         "version" => return "`version`: the program's".to_owned(),
         "kind" => owned(Kind::ALL.map(Kind::as_str)),
         "phase" if family.contains("server_reported") => owned(Reported::default().named().map(|(phase, _)| phase)),
+        "phase" if family.contains("client_reported") => owned(ClientPhase::ALL.map(ClientPhase::as_str)),
         "side" if family.contains("paired") => owned(["gateway", "server"]),
         "outcome" => owned(Outcome::ALL.map(Outcome::as_str)),
         "endpoint" => owned(ENDPOINTS.map(Endpoint::as_str)),

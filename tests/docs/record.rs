@@ -53,7 +53,7 @@ fn full() -> Observation {
         decode: Some(Nanos(3)),
         ttft: Some(Nanos(4)),
         total: Some(Nanos(5)),
-        ttft_of_head: false,
+        ..Reported::default()
     };
     let (limit, remaining, reset) = (Some(10), Some(9), Some(Nanos(6)));
     full.rate_limits = vec![RateLimit { kind: Kind::Requests, limit, remaining, reset }];

@@ -1,5 +1,5 @@
-//! The measuring machine by itself, driven with whatever order of events: one observation, stages that add up, nothing
-//! negative, no panic.
+//! The measuring machine by itself, driven with whatever order of events, of exchanges and of turns: one observation,
+//! stages that add up, nothing negative, no panic.
 
 use std::{
     sync::{Arc, Mutex, atomic::Ordering},
@@ -10,7 +10,7 @@ use http::{Response, response::Parts};
 use proptest::prelude::*;
 use streamgauge::{
     clock::{Clock, Nanos, Stamp},
-    dialect::{Dialect, Endpoint, RequestFacts},
+    dialect::{Dialect, Endpoint, Facts, Kinds, ObserverOff, RequestFacts, Signal},
     exchange::{Answered, Cause, Exchange, Sent},
     observation::{ExchangeId, Limit, Observation, Outcome},
     proxy::Gateway,
@@ -103,12 +103,27 @@ fn piece(which: usize) -> Vec<u8> {
     }
 }
 
+type Seen = Arc<Mutex<Vec<Observation>>>;
+
+thread_local! {
+    /// One for all cases of a test: it is dear to make.
+    static RECORDER: (Arc<Recorder>, Seen) = {
+        let config = config(vec![Arc::new(upstream("up", "127.0.0.1"))]);
+        let seen = Seen::default();
+        let told = Arc::clone(&seen);
+        let recorder = Recorder::new(&config, Clock::start()).expect("no file to open");
+        let listener = Box::new(move |record: &Observation| told.lock().unwrap().push(record.clone()));
+        (Arc::new(recorder.with_listener(listener)), seen)
+    };
+}
+
+/// A recorder, and what it was told and nobody took.
+fn recorder() -> (Arc<Recorder>, Seen) {
+    RECORDER.with(Clone::clone)
+}
+
 fn drive(events: &[(Event, u64)], cause: Cause, step_back: bool) -> Vec<Observation> {
-    let config = config(vec![Arc::new(upstream("up", "127.0.0.1"))]);
-    let seen = Arc::new(Mutex::new(Vec::new()));
-    let told = Arc::clone(&seen);
-    let recorder = Recorder::new(&config, Clock::start()).expect("no file to open");
-    let recorder = Arc::new(recorder.with_listener(Box::new(move |record| told.lock().unwrap().push(record.clone()))));
+    let (recorder, seen) = recorder();
     let handles = recorder.upstream(&"up".into());
     let upload = Arc::new(Upload::default());
     let mut now = Stamp::from_nanos(1_000_000).unwrap();
@@ -145,7 +160,7 @@ fn drive(events: &[(Event, u64)], cause: Cause, step_back: bool) -> Vec<Observat
             Event::Taint => exchange.taint(),
             Event::ResponseEnd => exchange.response_end(now, wait),
             Event::Answer => {
-                exchange.answer(Answered { outcome: Outcome::Refused, limit: Some(Limit::InFlight), status: 503 });
+                exchange.answer(now, Answered { outcome: Outcome::Refused, limit: Some(Limit::InFlight), status: 503 });
             }
             Event::Tunnel => exchange.tunnel(),
         }
@@ -154,7 +169,98 @@ fn drive(events: &[(Event, u64)], cause: Cause, step_back: bool) -> Vec<Observat
     std::mem::take(&mut *seen.lock().unwrap())
 }
 
+/// One observation, whose stages add up to its wall time, none of them longer than it; no time is longer than all of them.
+fn assert_adds_up(records: &[Observation]) -> Result<(), TestCaseError> {
+    prop_assert_eq!(records.len(), 1);
+    let record = &records[0];
+    let wall = record.wall();
+    prop_assert!(record.timeline.end.is_some());
+    prop_assert_eq!(record.stages().iter().map(|stage| stage.0).sum::<u64>(), wall.0);
+    prop_assert!(record.stages().iter().all(|stage| *stage <= wall));
+    Ok(())
+}
+
+/// Something that happens to a turn.
+#[derive(Clone, Debug)]
+enum TurnEvent {
+    AskedAgain,
+    Carried,
+    /// Whether it is output.
+    Told(bool),
+    PassedOn,
+    Said,
+    LostSight,
+}
+
+fn turn_event() -> impl Strategy<Value = TurnEvent> {
+    prop_oneof![
+        1 => Just(TurnEvent::AskedAgain),
+        2 => Just(TurnEvent::Carried),
+        4 => any::<bool>().prop_map(TurnEvent::Told),
+        4 => Just(TurnEvent::PassedOn),
+        1 => Just(TurnEvent::Said),
+        1 => Just(TurnEvent::LostSight),
+    ]
+}
+
+/// `began`: the client asked, the provider heard it, or nobody knows.
+fn drive_turn(events: &[(TurnEvent, u64)], began: u8, cause: Cause, step_back: bool) -> Vec<Observation> {
+    let (recorder, seen) = recorder();
+    let handles = recorder.upstream(&"up".into());
+    let mut now = Stamp::from_nanos(100_000_000).unwrap();
+    let begin =
+        |at| Observation::begin(ExchangeId(1), SystemTime::UNIX_EPOCH, Timeline::begin(at), Outcome::GatewayError);
+    let tunnel = Exchange::begin(begin(now), Arc::clone(&recorder), Some(handles), Arc::default(), Marked::default());
+    now = now + Nanos(5_000_000);
+    let facts = RequestFacts { model: Some("m".to_owned()), stream: Some(true), dialect: Some(Dialect::Realtime) };
+    let mut turn = tunnel.turn(begin(now), Endpoint::Realtime, facts);
+    let sent = |now, wait| Sent { first: Some(now), last: Some(now), upload: wait, stalled: wait, stalls: 1 };
+    match began {
+        0 => turn.asked(sent(now + Nanos(1_000_000), Nanos(400_000))),
+        1 => turn.heard(),
+        _ => turn.unasked(),
+    }
+    for (index, (event, step)) in events.iter().enumerate() {
+        let back = step_back && index % 3 == 0;
+        now = if back { now.minus(Nanos(*step)) } else { now + Nanos(*step) };
+        let wait = Nanos(*step / 2);
+        match event {
+            TurnEvent::AskedAgain => turn.asked_again(now, SystemTime::UNIX_EPOCH, sent(now, wait)),
+            TurnEvent::Carried => turn.carried(now, 10),
+            TurnEvent::Told(output) => {
+                let output = if *output { Kinds::ANSWER } else { Kinds::NONE };
+                turn.told(now, Signal { output, ..Signal::default() }, wait);
+            }
+            TurnEvent::PassedOn => turn.passed_on(now, Nanos(*step)),
+            TurnEvent::Said => turn.said(now, Facts::default()),
+            TurnEvent::LostSight => turn.lost_sight(ObserverOff::Malformed),
+        }
+    }
+    turn.finish_turn(now, cause);
+    // The tunnel is nobody's exchange here: only its turn is looked at.
+    let records = std::mem::take(&mut *seen.lock().unwrap());
+    drop(tunnel);
+    records
+}
+
 proptest! {
+    #[test]
+    fn whatever_happens_to_a_turn_is_one_observation_that_adds_up(
+        events in proptest::collection::vec((turn_event(), 0_u64..50_000_000), 0..30),
+        began in 0_u8..3,
+        cause in cause(),
+        step_back in any::<bool>(),
+    ) {
+        let records = drive_turn(&events, began, cause, step_back);
+        assert_adds_up(&records)?;
+        let record = &records[0];
+        prop_assert_eq!(record.status, Some(101));
+        prop_assert_eq!(record.timeline.first_output.is_some(), record.output_events > 0);
+        if began > 0 {
+            prop_assert_eq!(record.client_duration(), None);
+        }
+    }
+
     #[test]
     fn whatever_happens_is_one_observation_that_adds_up(
         events in proptest::collection::vec((event(), 0_u64..50_000_000), 0..40),
@@ -162,13 +268,9 @@ proptest! {
         step_back in any::<bool>(),
     ) {
         let records = drive(&events, cause, step_back);
-        prop_assert_eq!(records.len(), 1);
+        assert_adds_up(&records)?;
         let record = &records[0];
-        let wall = record.wall();
-        prop_assert_eq!(record.stages().iter().map(|stage| stage.0).sum::<u64>(), wall.0);
-        prop_assert!(record.stages().iter().all(|stage| *stage <= wall));
         let marks = &record.timeline;
-        prop_assert!(marks.end.is_some());
         prop_assert!(record.output_events <= record.events);
         prop_assert!(record.cadence.gaps() + record.cadence.coalesced() <= record.output_events.max(1) + record.reads);
         prop_assert!(record.event_overhead.count <= record.output_events);

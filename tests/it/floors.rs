@@ -21,7 +21,7 @@ const FLOORS: [&[&str]; 8] = [
 ];
 
 /// Who may know whom on its own floor: the right one never knows the left one.
-const NEIGHBOURS: [(&str, &str); 26] = [
+const NEIGHBOURS: [(&str, &str); 27] = [
     // What a configuration says of a provider is a dialect.
     ("config", "dialect"),
     // The door to the sinks knows the sinks.
@@ -47,6 +47,7 @@ const NEIGHBOURS: [(&str, &str); 26] = [
     ("bench", "app"),
     ("bench", "cli"),
     ("bench", "admin"),
+    ("bench", "health"),
     ("report", "cli"),
     ("main", "app"),
     ("main", "bench"),

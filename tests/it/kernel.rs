@@ -82,7 +82,7 @@ async fn both_sides_are_stamped_by_the_kernel_below_tls() {
 
 #[tokio::test]
 async fn it_can_be_switched_off() {
-    let mut live = Live::configured(None, |_| {}, |config| config.kernel_stamps = false).await;
+    let mut live = Live::start_with(None, |_| {}, |config| config.kernel_stamps = false).await;
     let mut client = live.client().await;
     client.send(ask()).await;
     let mut up = live.upstream().await;
@@ -159,7 +159,7 @@ fn upstream(listener: TcpListener, says: Vec<String>) -> (mpsc::Sender<()>, std:
 async fn under_a_blocked_worker(kernel_stamps: bool) -> (Observation, [Stamp; 2]) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("an address");
-    let mut live = Live::configured(
+    let mut live = Live::start_with(
         None,
         |upstream| upstream.port = address.port(),
         |config| config.kernel_stamps = kernel_stamps,

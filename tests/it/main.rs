@@ -6,9 +6,12 @@
 #![expect(clippy::expect_used, clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 #![expect(unreachable_pub, reason = "a crate of tests has no outside")]
 
+mod added_headers;
+mod admin;
 mod ask_for_usage;
 mod backpressure;
 mod bad_input;
+mod client_timings;
 mod compressed;
 mod corpus;
 mod exchange;

@@ -1,5 +1,9 @@
 //! Each stage carries its scripted cause, and nothing else does. Whatever happens, the stages add up to the wall time.
 
+mod failures;
+mod http2;
+mod random;
+
 use streamgauge::observation::{Limit, Outcome};
 use tokio::time::sleep;
 

@@ -19,13 +19,13 @@ fn reported(dialect: Dialect, content_type: &str, body: &str) -> Reported {
 
 fn us(micros: [Option<u64>; 5]) -> Reported {
     let [queue, prefill, decode, ttft, total] = micros.map(|micros| Some(Nanos(micros? * 1_000)));
-    Reported { queue, prefill, decode, ttft, total, ttft_of_head: false }
+    Reported { queue, prefill, decode, ttft, total, ..Reported::default() }
 }
 
 /// Fields of a chat completion; queue, prefill, decode, TTFT and total in microseconds.
 type Shape = (&'static str, [Option<u64>; 5]);
 
-const CHAT: [Shape; 19] = [
+const CHAT: [Shape; 18] = [
     // Groq: the total is without the queue, and stands as it is said.
     (
         r#""x_groq":{"usage":{"queue_time":0.25,"prompt_time":0.5,"completion_time":1.5,"total_time":2.0}}"#,
@@ -68,12 +68,11 @@ const CHAT: [Shape; 19] = [
         r#""usage":{"latency_checkpoint":{"service_ttft_ms":300,"total_duration_ms":440}}"#,
         [None, None, None, Some(300_000), Some(440_000)],
     ),
-    // vLLM: from scheduling on, so the queue comes before it; without it there is no TTFT.
+    // vLLM: from scheduling on, so the queue comes before it.
     (
         r#""metrics":{"time_to_first_token_ms":85.5,"queue_time_ms":12.25,"generation_time_ms":1240.5,"mean_itl_ms":9}"#,
         [Some(12_250), None, Some(1_240_500), Some(97_750), None],
     ),
-    (r#""metrics":{"time_to_first_token_ms":85.5}"#, [None; 5]),
     (r#""metrics":null"#, [None; 5]),
     // NIM: its TTFT has the queue in it.
     (
@@ -120,6 +119,14 @@ fn a_chat_completion_says_it_in_the_providers_own_words() {
         );
         assert_eq!(reported(Dialect::OpenAiChat, "text/event-stream", &stream), us(expected), "{fields}");
     }
+}
+
+#[test]
+fn a_ttft_behind_a_queue_that_is_not_said_is_marked() {
+    let fields = r#""metrics":{"time_to_first_token_ms":85.5,"queue_time_ms":null}"#;
+    let plain = format!("{{\"object\":\"chat.completion\",\"choices\":[],{fields}}}");
+    let expected = Reported { ttft_behind_queue: true, ..us([None, None, None, Some(85_500), None]) };
+    assert_eq!(reported(Dialect::OpenAiChat, "application/json", &plain), expected);
 }
 
 #[test]

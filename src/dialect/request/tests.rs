@@ -115,7 +115,7 @@ fn the_path_names_the_model_where_it_does() {
     assert_facts("/model/a:0/invoke", &[], "{}", &facts(Some("a:0"), Some(false)));
     let replay = Request::get("/v1/responses/r1?starting_after=3&stream=true").body(()).unwrap().into_parts().0;
     assert_eq!(scan(&replay).finish(), Some(facts(None, Some(true))));
-    assert_eq!(percent_decoded("a%3Ab%2Fc%zz%4").as_deref(), Some("a:b/c%zz%4"));
+    assert_eq!(decoded_name("a%3Ab%2Fc%zz%4").as_deref(), Some("a:b/c%zz%4"));
 }
 
 #[test]

@@ -3,7 +3,7 @@ use std::fmt::Write as _;
 use super::*;
 use crate::metrics::family::{Kind, Unit};
 
-const PLAN: Plan = Plan { max_series: 32_000, upstreams: 3, deadlines: 3, workloads: 2 };
+const PLAN: Plan = Plan { max_series: 32_000, upstreams: 3, deadlines: 3, workloads: 2, client_timings: true };
 
 /// One family per paragraph: whatever a dashboard or an alert can depend on.
 #[test]

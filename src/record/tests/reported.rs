@@ -29,9 +29,10 @@ fn both_sides_of_a_ttft_are_paired_or_neither() {
         let count = counter(&text, "paired_ttft_seconds_count", &label);
         count.zip(counter(&text, "paired_ttft_seconds_sum", &label))
     };
-    let spoilt: [fn(&mut Observation); 5] = [
+    let spoilt: [fn(&mut Observation); 6] = [
         |observation| observation.facts.reported.ttft = None,
         |observation| observation.facts.reported.ttft_of_head = true,
+        |observation| observation.facts.reported.ttft_behind_queue = true,
         |observation| observation.facts.usage.reasoning = Some(9),
         |observation| observation.timeline.first_output = None,
         |observation| observation.stream = false,
@@ -62,6 +63,18 @@ fn the_time_of_a_refusal_is_no_server_time() {
         recorder.finish(Some(&handles), None, observation);
     }
     assert!(!recorder.encode(false, at(3_000)).contains("server_reported_seconds"));
+}
+
+#[test]
+fn a_ttft_behind_an_unknown_queue_is_no_server_ttft() {
+    let (recorder, handles) = recorder(&["m"]);
+    let mut observation = stream("m");
+    let reported = &mut observation.facts.reported;
+    (reported.ttft, reported.ttft_behind_queue, reported.decode) = (Some(ms(80)), true, Some(ms(700)));
+    recorder.finish(Some(&handles), None, observation);
+    let text = recorder.encode(false, at(3_000));
+    let phase = |phase: &str| sum(&text, "server_reported_seconds", &format!("phase=\"{phase}\""));
+    assert_eq!((phase("ttft"), phase("decode")), (None, Some(0.7)));
 }
 
 #[test]

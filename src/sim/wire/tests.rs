@@ -354,7 +354,7 @@ fn times_are_told_as_each_style_has_them() {
         decode: ms(390),
         ttft: ms(110),
         total,
-        ttft_of_head: false,
+        ..Reported::default()
     };
     let cases = [
         (Reports::Groq, Protocol::Chat, said(ms(70), ms(460))),

@@ -2,6 +2,8 @@
 //! A time's says the phase, its fields and their unit; "in `place`:" says where the fields of this and of the following
 //! parts stand.
 
+use std::collections::BTreeSet;
+
 use serde_json::json;
 use streamgauge::{
     clock::Nanos,
@@ -207,5 +209,48 @@ fn providers_reasoning_is_read() {
             let output = event.read(Dialect::OpenAiChat).0.output;
             assert!(output.contains(streamgauge::dialect::Kinds::REASONING), "{}: {field}", row[0]);
         }
+    }
+}
+
+/// The phases that a cell names.
+fn phases(cell: &str) -> BTreeSet<&str> {
+    let words = cell.split(|char: char| !char.is_ascii_alphabetic());
+    words.filter(|word| ["queue", "prefill", "decode", "ttft", "total"].contains(word)).collect()
+}
+
+#[test]
+fn the_list_by_provider_says_what_the_tables_say() {
+    let page = read("docs/dialects.md");
+    let (list, chats) = (rows(&page, "## By provider"), rows(&page, "## Who speaks OpenAI's chat"));
+    let (requests, counts) = (by_dialect(&page, "## Requests"), by_dialect(&page, "## Usage and times"));
+    // Without what is added to tell its APIs apart.
+    let name = |cell: &str| cell.split([',', '\'', '(']).next().unwrap().trim().to_owned();
+    let speaks = |row: &[&str], chat: &[&str]| row[1].contains("`openai_chat`") && row[0].contains(&name(chat[0]));
+
+    for row in &list {
+        let dialects: Vec<_> = quoted(row[1]).into_iter().map(|name| Dialect::named(name).unwrap()).collect();
+        let mut known = BTreeSet::new();
+        for dialect in &dialects {
+            let row_of = |rows: &[(Dialect, Vec<&str>)]| rows.iter().position(|(of, _)| of == dialect).unwrap();
+            known.extend(phases(counts[row_of(&counts)].1[TIMES]));
+            let spoken_by = requests[row_of(&requests)].1[1];
+            let everyones = [Dialect::OpenAiChat, Dialect::OpenAiMedia, Dialect::Plain].contains(dialect);
+            assert!(everyones || spoken_by.contains(&name(row[0])), "{} does not speak {dialect:?}", row[0]);
+        }
+        let chats: Vec<_> = chats.iter().filter(|chat| speaks(row, chat)).collect();
+        known.extend(chats.iter().flat_map(|chat| phases(chat[4])));
+        if known.contains("queue") && known.contains("prefill") {
+            known.insert("ttft"); // The one sum that is made of what a provider says.
+        }
+        assert!(phases(row[3]).is_subset(&known), "{}: {}", row[0], row[3]);
+        for chat in chats {
+            assert_eq!(chat[2].starts_with("if asked"), row[2].contains("if asked"), "{}: {}", row[0], row[2]);
+            assert!(phases(chat[4]).is_subset(&phases(row[3])), "{}: {}", row[0], row[3]);
+        }
+    }
+    let named: BTreeSet<_> = list.iter().flat_map(|row| quoted(row[1])).collect();
+    assert!(Dialect::ALL.iter().all(|dialect| *dialect == Dialect::Other || named.contains(dialect.as_str())));
+    for chat in &chats {
+        assert!(list.iter().any(|row| speaks(row, chat)), "{} is not in the list", chat[0]);
     }
 }

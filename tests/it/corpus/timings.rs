@@ -142,6 +142,7 @@ fn said(row: &Row, streamed: bool) -> Reported {
         ttft: body.ttft.or(head.ttft),
         total: body.total.or(head.total),
         ttft_of_head: body.ttft.is_none() && head.ttft.is_some(),
+        ttft_behind_queue: false,
     }
 }
 

@@ -25,8 +25,12 @@ pub struct Live {
     pub address: SocketAddr,
     /// Where clients connect with TLS, if it was given a certificate.
     pub tls_address: Option<SocketAddr>,
+    /// Where metrics and records are served, if the test configured that.
+    pub admin: Option<SocketAddr>,
     /// Its time.
     pub clock: Clock,
+    /// Where clients send in their own timings, likewise.
+    pub client_timings: Option<SocketAddr>,
     upstream: TcpListener,
     records: mpsc::Receiver<Observation>,
     stop: Stop,
@@ -62,11 +66,11 @@ const PATIENCE: Duration = Duration::from_secs(60);
 impl Live {
     /// Starts it; `change` may alter the upstream, and with a pair there is a second listener that speaks TLS.
     pub async fn start(tls: Option<&KeyPair>, change: impl FnOnce(&mut Upstream)) -> Self {
-        Self::configured(tls, change, |_| {}).await
+        Self::start_with(tls, change, |_| {}).await
     }
 
-    /// The same; `configure` may alter everything else.
-    pub async fn configured(
+    /// The same; `configure` may alter the rest of the configuration.
+    pub async fn start_with(
         tls: Option<&KeyPair>,
         change: impl FnOnce(&mut Upstream),
         configure: impl FnOnce(&mut Config),
@@ -91,11 +95,20 @@ impl Live {
             tell.try_send(record.clone()).expect("room for the record");
         }));
         let app = App::bind_with(&config, recorder, clock).expect("free ports");
-        let addresses = app.addresses();
+        let (addresses, admin, client_timings) = (app.addresses(), app.admin_address(), app.client_timings_address());
         let stop = Stop::default();
         let running = tokio::spawn(app.run(stop.clone()));
-        let tls_address = addresses.get(1).copied();
-        Self { address: addresses[0], tls_address, clock, upstream, records, stop, running }
+        Self {
+            address: addresses[0],
+            tls_address: addresses.get(1).copied(),
+            admin,
+            client_timings,
+            clock,
+            upstream,
+            records,
+            stop,
+            running,
+        }
     }
 
     /// A client connects.

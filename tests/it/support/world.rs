@@ -4,7 +4,7 @@ use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 
 use streamgauge::{
     clock::Clock,
-    config::{Config, HttpVersion, Limits, Matches, Metrics, Roots, Route, Upstream, UpstreamLimits},
+    config::{Adds, Config, HttpVersion, Limits, Matches, Metrics, Roots, Route, Upstream, UpstreamLimits},
     net::{BoxIo, Socket},
     observation::Observation,
     proxy::Gateway,
@@ -265,6 +265,7 @@ pub fn config(upstreams: Vec<Arc<Upstream>>) -> Config {
         listeners: Vec::new(),
         recent: 512,
         admin: None,
+        client_timings: None,
         workers: None,
         kernel_stamps: true,
         upstreams,
@@ -272,6 +273,7 @@ pub fn config(upstreams: Vec<Arc<Upstream>>) -> Config {
             matches: Matches::Default,
             strip_prefix: false,
             ask_for_usage: false,
+            adds: Adds::default(),
             upstream: first,
             upstream_index: 0,
         }],

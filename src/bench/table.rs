@@ -1,0 +1,501 @@
+//! What came of it, as text and as JSON. Every number stands beside how many it is made of.
+
+use std::{collections::BTreeMap, fmt::Write as _};
+
+use serde_json::{Map, Value, json};
+
+use super::{
+    client::Target,
+    load::{CellResult, Done, MOST_IN_FLIGHT, Results},
+    plan::{Cell, Load, Plan},
+};
+use crate::{
+    cli::Arrivals,
+    figures::{ABSENT, Record, Sample, significant, table, time},
+    observation::Outcome,
+};
+
+/// One number of an answer: how it is called, read and shown.
+pub(super) struct Number {
+    /// Its key in JSON.
+    pub(super) key: &'static str,
+    /// Its row's name.
+    pub(super) name: &'static str,
+    /// Of one request; absent if it was not observed.
+    pub(super) of: fn(&Record) -> Option<f64>,
+    /// More is better: its tail is at the low end.
+    pub(super) speed: bool,
+}
+
+/// The numbers of a cell, in the order they are shown. A latency counts wherever it was observed, also in a stream that
+/// broke off later; what needs the whole answer, of complete ones only.
+pub(super) const NUMBERS: [Number; 9] = [
+    Number { key: "ttft_s", name: "TTFT", of: |record| record.ttft_s, speed: false },
+    Number { key: "ttft_from_due_s", name: "TTFT from due", of: |record| record.client_ttft_s, speed: false },
+    Number { key: "answer_ttft_s", name: "answer TTFT", of: |record| record.answer_ttft_s, speed: false },
+    Number { key: "end_to_end_s", name: "end to end", of: |record| whole(record)?.duration_s, speed: false },
+    Number {
+        key: "end_to_end_from_due_s",
+        name: "end to end from due",
+        of: |record| whole(record)?.client_duration_s,
+        speed: false,
+    },
+    Number { key: "max_gap_s", name: "longest gap", of: |record| record.max_gap_s, speed: false },
+    Number { key: "tpot_s", name: "TPOT", of: |record| record.tpot_s, speed: false },
+    Number {
+        key: "output_tokens_per_second",
+        name: "tokens/s",
+        of: |record| record.output_tokens_per_second,
+        speed: true,
+    },
+    Number {
+        key: "end_to_end_tokens_per_second",
+        name: "tokens/s end to end",
+        of: |record| whole(record)?.end_to_end_tokens_per_second,
+        speed: true,
+    },
+];
+
+fn whole(record: &Record) -> Option<&Record> {
+    is_complete(record).then_some(record)
+}
+
+fn is_complete(record: &Record) -> bool {
+    record.outcome == Outcome::Complete.as_str()
+}
+
+/// What one target's requests of one cell come to.
+pub(super) struct Summary<'a> {
+    done: &'a [Done],
+    span_s: f64,
+}
+
+impl<'a> Summary<'a> {
+    /// Of this target in this cell.
+    pub(super) fn new(result: &'a CellResult, target: usize) -> Self {
+        Self { done: result.targets.get(target).map_or(&[], Vec::as_slice), span_s: result.span_s }
+    }
+
+    /// The values of one number.
+    pub(super) fn sample(&self, of: impl Fn(&Record) -> Option<f64>) -> Sample {
+        self.done.iter().filter_map(|done| of(&done.record)).collect()
+    }
+
+    /// Requests that ended so, by outcome.
+    pub(super) fn outcomes(&self) -> BTreeMap<&str, usize> {
+        let mut outcomes = BTreeMap::new();
+        for done in self.done {
+            *outcomes.entry(done.record.outcome.as_str()).or_default() += 1;
+        }
+        outcomes
+    }
+
+    /// Requests over.
+    pub(super) fn count(&self) -> usize {
+        self.done.len()
+    }
+
+    /// Complete answers.
+    pub(super) fn complete(&self) -> usize {
+        self.completed().count()
+    }
+
+    fn completed(&self) -> impl Iterator<Item = &Record> {
+        self.done.iter().map(|done| &done.record).filter(|record| is_complete(record))
+    }
+
+    /// The share of requests refused for want of room (429 and its like), of all.
+    pub(super) fn rate_limited_share(&self) -> Option<f64> {
+        let refused = self.done.iter().filter(|done| done.record.outcome == Outcome::RateLimited.as_str()).count();
+        (!self.done.is_empty()).then(|| refused as f64 / self.done.len() as f64)
+    }
+
+    /// Complete answers per second of the cell.
+    pub(super) fn requests_per_second(&self) -> Option<f64> {
+        (self.span_s > 0.0).then(|| self.complete() as f64 / self.span_s)
+    }
+
+    /// Output tokens per second of the cell, all answers together; absent if any complete one came without its count,
+    /// for then the sum is not known.
+    pub(super) fn total_tokens_per_second(&self) -> Option<f64> {
+        let tokens: Option<u64> = self.completed().map(|record| record.output_tokens).sum();
+        let tokens = tokens.filter(|_| self.complete() > 0 && self.span_s > 0.0)?;
+        Some(tokens as f64 / self.span_s)
+    }
+
+    /// Complete answers without a count of output tokens.
+    pub(super) fn without_usage(&self) -> usize {
+        self.completed().filter(|record| record.output_tokens.is_none()).count()
+    }
+
+    /// Complete answers without an output event: empty, or no stream at all.
+    fn without_output(&self) -> usize {
+        self.completed().filter(|record| record.ttft_s.is_none()).count()
+    }
+
+    /// Why requests failed, the most frequent first.
+    pub(super) fn errors(&self) -> Vec<(&str, usize)> {
+        let mut errors: BTreeMap<&str, usize> = BTreeMap::new();
+        for error in self.done.iter().filter_map(|done| done.error.as_deref()) {
+            *errors.entry(error).or_default() += 1;
+        }
+        let mut errors: Vec<_> = errors.into_iter().collect();
+        errors.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+        errors
+    }
+}
+
+/// Different errors that are shown of one target in one cell.
+const MOST_ERRORS: usize = 5;
+
+/// All cells, one block each, and where there are several a table of them. `names` are the targets'.
+pub(super) fn text(plan: &Plan, names: &[&str], results: &Results, width: Option<u16>) -> String {
+    let mut text = String::new();
+    let mut blocks = 0;
+    for (cell, result) in plan.cells.iter().zip(&results.cells) {
+        for (index, name) in names.iter().enumerate() {
+            let summary = Summary::new(result, index);
+            if summary.count() == 0 {
+                continue;
+            }
+            blocks += 1;
+            let name = if names.len() > 1 { format!(" · {name}") } else { String::new() };
+            // Formatting into a string does not fail.
+            let _ = write!(text, "\n{} · {}{name}\n\n", cell.workload.name, cell.load);
+            text.push_str(&block(cell, &summary, width));
+            for note in notes(&summary) {
+                let _ = write!(text, "\n{note}");
+            }
+            text.push('\n');
+        }
+        if result.held_back {
+            let _ = writeln!(
+                text,
+                "{MOST_IN_FLIGHT} requests were under way: some began later than they were due, which counts as their time"
+            );
+        }
+    }
+    if blocks > 1 {
+        let _ = write!(text, "\n{}\n", overview(plan, names, results, width));
+    }
+    text.push_str(FOOT);
+    if results.stopped {
+        text.push_str("\nStopped early: what is above was measured until then.\n");
+    }
+    text
+}
+
+/// What the head of a table has no room for.
+const FOOT: &str = "
+TTFT counts from the request's departure; p99 of fewer than 100 values is the slowest one.
+Of tokens/s, p90 and p99 are what 90 % and 99 % of the answers reach at the least.
+";
+
+/// The numbers of one target in one cell.
+fn block(cell: &Cell, summary: &Summary<'_>, width: Option<u16>) -> String {
+    let mut table = table(&["", "n", "p50", "p90", "p99", "p99/p50"], 1..6, width);
+    for number in &NUMBERS {
+        let sample = summary.sample(number.of);
+        let name = match (cell.load, number.name.split_once(" from due")) {
+            // Nothing is due in a closed loop.
+            (Load::Closed(_), Some((what, _))) => format!("{what} from begin"),
+            _ => number.name.to_owned(),
+        };
+        let show: fn(f64) -> String = if number.speed { significant } else { time };
+        let cells = quantiles(&sample, number.speed).map(|value| value.map_or_else(|| ABSENT.to_owned(), show));
+        let spread = spread(&sample, number.speed).map_or_else(|| ABSENT.to_owned(), significant);
+        let [p50, p90, p99] = cells;
+        table.add_row([name, sample.count().to_string(), p50, p90, p99, spread]);
+    }
+    table.trim_fmt()
+}
+
+/// The median, and what nine in ten and 99 in a hundred reach: of times at the most, of speeds at the least.
+fn quantiles(sample: &Sample, speed: bool) -> [Option<f64>; 3] {
+    // Not 1 − q: the difference of 1 and 0.99 is more than 0.01, and so another rank.
+    [(0.5, 0.5), (0.9, 0.1), (0.99, 0.01)].map(|(times, speeds)| sample.quantile(if speed { speeds } else { times }))
+}
+
+/// How much worse the tail is than the median.
+fn spread(sample: &Sample, speed: bool) -> Option<f64> {
+    if !speed {
+        return sample.spread();
+    }
+    let [p50, _, tail] = quantiles(sample, true);
+    tail.filter(|tail| *tail > 0.0).zip(p50).map(|(tail, p50)| p50 / tail)
+}
+
+/// What the numbers do not say by themselves.
+fn notes(summary: &Summary<'_>) -> Vec<String> {
+    let count = summary.count();
+    let mut parts = vec![format!("{} of {count} complete", summary.complete())];
+    let outcomes = summary.outcomes();
+    let others = outcomes.iter().filter(|(outcome, _)| **outcome != Outcome::Complete.as_str());
+    parts.extend(others.map(|(outcome, count)| format!("{count} {outcome}")));
+    let mut parts = vec![parts.join(", ")];
+    let refused = summary.rate_limited_share().filter(|share| *share > 0.0);
+    parts.extend(refused.map(|share| format!("429 share {:.1} %", share * 100.0)));
+    parts.extend(summary.requests_per_second().map(|rate| format!("{} requests/s", significant(rate))));
+    parts.extend(summary.total_tokens_per_second().map(|rate| format!("{} tokens/s in total", significant(rate))));
+    let mut notes = vec![parts.join(" · ")];
+    let tokens = |of: fn(&Record) -> Option<u64>| summary.sample(move |record| of(record).map(|tokens| tokens as f64));
+    let (input, output) = (tokens(|record| record.input_tokens), tokens(|record| record.output_tokens));
+    if let (Some(some_in), Some(some_out)) = (input.quantile(0.5), output.quantile(0.5)) {
+        notes.push(format!(
+            "as the provider counts: {some_in:.0} tokens in (n = {}), {some_out:.0} out (n = {}), medians",
+            input.count(),
+            output.count()
+        ));
+    }
+    let without = summary.without_usage();
+    if without > 0 {
+        notes.push(format!(
+            "{without} of {} complete answers came without token counts: no tokens/s of them, nothing is guessed",
+            summary.complete()
+        ));
+    }
+    let without = summary.without_output();
+    if without > 0 {
+        notes.push(format!("{without} complete answers had no output event (empty, or not a stream): no TTFT of them"));
+    }
+    let errors = summary.errors();
+    notes.extend(errors.iter().take(MOST_ERRORS).map(|(error, count)| format!("{count} × {error}")));
+    if errors.len() > MOST_ERRORS {
+        notes.push(format!("and {} other errors: --records has them all", errors.len() - MOST_ERRORS));
+    }
+    notes
+}
+
+/// A line per cell and target. A narrow terminal gets the columns that there is room for.
+fn overview(plan: &Plan, names: &[&str], results: &Results, width: Option<u16>) -> String {
+    let narrow = width.is_some_and(|width| width < 110);
+    let mut head = vec!["workload", "load"];
+    if names.len() > 1 {
+        head.push("provider");
+    }
+    let numbers = ["complete", "TTFT\np50", "TTFT\np99", "tokens/s\np50", "end to end\np50", "tokens/s\nin total"];
+    let numbers = &numbers[..if narrow { 4 } else { 6 }];
+    let labels = head.len();
+    head.extend(numbers);
+    let mut table = table(&head, labels..head.len(), width);
+    let shown = |value: Option<f64>, show: fn(f64) -> String| value.map_or_else(|| ABSENT.to_owned(), show);
+    for (cell, result) in plan.cells.iter().zip(&results.cells) {
+        for (index, name) in names.iter().enumerate() {
+            let summary = Summary::new(result, index);
+            let quantile = |of: fn(&Record) -> Option<f64>, q| summary.sample(of).quantile(q);
+            let mut row = vec![cell.workload.name.to_string(), cell.load.to_string()];
+            if names.len() > 1 {
+                row.push((*name).to_owned());
+            }
+            row.extend([
+                format!("{}/{}", summary.complete(), summary.count()),
+                shown(quantile(|record| record.ttft_s, 0.5), time),
+                shown(quantile(|record| record.ttft_s, 0.99), time),
+                shown(quantile(|record| record.output_tokens_per_second, 0.5), significant),
+                shown(quantile(|record| whole(record)?.duration_s, 0.5), time),
+                shown(summary.total_tokens_per_second(), significant),
+            ]);
+            row.truncate(head.len());
+            table.add_row(row);
+        }
+    }
+    table.trim_fmt()
+}
+
+/// All of it for programs: seconds as numbers; what was not observed has no key.
+pub(super) fn json(plan: &Plan, targets: &[Target], results: &Results) -> Value {
+    let mut cells = Vec::new();
+    for (cell, result) in plan.cells.iter().zip(&results.cells) {
+        for (index, target) in targets.iter().enumerate() {
+            cells.push(cell_json(cell, &target.name, &Summary::new(result, index), result.held_back));
+        }
+    }
+    let mut value = json!({
+        "plan": {
+            "targets": targets.iter().map(|target| json!({
+                "name": &*target.name,
+                "model": target.model,
+                "dialect": target.dialect.as_str(),
+                "path": target.path.path(),
+            })).collect::<Vec<_>>(),
+            "runs": plan.runs,
+            "warm_up": plan.warm_up,
+            "seed": plan.seed,
+            "cached": plan.cached,
+        },
+        "stopped": results.stopped,
+        "cells": cells,
+    });
+    if let Some(duration) = plan.duration {
+        value["plan"]["duration_s"] = duration.as_secs_f64().into();
+    }
+    value
+}
+
+/// A load for programs.
+pub(super) fn load_json(load: Load) -> Value {
+    match load {
+        Load::Closed(workers) => json!({"concurrency": workers}),
+        Load::Open(rate, arrivals) => {
+            json!({"rate": rate, "arrivals": if arrivals == Arrivals::Even { "even" } else { "poisson" }})
+        }
+    }
+}
+
+fn cell_json(cell: &Cell, target: &str, summary: &Summary<'_>, held_back: bool) -> Value {
+    let mut figures = Map::new();
+    for number in &NUMBERS {
+        figures.insert(number.key.to_owned(), figure(&summary.sample(number.of), number.speed));
+    }
+    for (key, of) in COUNTS {
+        let sample = summary.sample(|record| of(record).map(|count| count as f64));
+        figures.insert(key.to_owned(), figure(&sample, false));
+    }
+    let mut value = json!({
+        "target": target,
+        "workload": &*cell.workload.name,
+        "input_tokens": cell.workload.input_tokens,
+        "output_tokens": cell.workload.output_tokens,
+        "load": load_json(cell.load),
+        "n": summary.count(),
+        "complete": summary.complete(),
+        "outcomes": summary.outcomes(),
+        "errors": summary.errors().iter().map(|(error, n)| json!({"error": error, "n": n})).collect::<Vec<_>>(),
+        "without_usage": summary.without_usage(),
+        "span_s": summary.span_s,
+        "held_back": held_back,
+        "figures": figures,
+    });
+    let rates = [
+        ("rate_limited_share", summary.rate_limited_share()),
+        ("requests_per_second", summary.requests_per_second()),
+        ("total_tokens_per_second", summary.total_tokens_per_second()),
+    ];
+    for (key, rate) in rates {
+        if let Some(rate) = rate {
+            value[key] = rate.into();
+        }
+    }
+    value
+}
+
+/// Counts among the figures.
+const COUNTS: [(&str, Count); 2] =
+    [("input_tokens", |record| record.input_tokens), ("output_tokens", |record| record.output_tokens)];
+type Count = fn(&Record) -> Option<u64>;
+
+/// `n`, quantiles, extremes and the mean; of speeds the low quantiles, which are their tail.
+fn figure(sample: &Sample, speed: bool) -> Value {
+    let mut figure = json!({"n": sample.count()});
+    let values = sample.values();
+    let quantiles: [(&str, f64); 3] =
+        if speed { [("p50", 0.5), ("p10", 0.1), ("p1", 0.01)] } else { [("p50", 0.5), ("p90", 0.9), ("p99", 0.99)] };
+    for (key, q) in quantiles {
+        if let Some(value) = sample.quantile(q) {
+            figure[key] = value.into();
+        }
+    }
+    if let ([least, ..], [.., most]) = (values, values) {
+        figure["min"] = (*least).into();
+        figure["max"] = (*most).into();
+        figure["mean"] = (values.iter().sum::<f64>() / values.len() as f64).into();
+    }
+    if let Some(spread) = sample.spread().filter(|_| !speed) {
+        figure["p99_over_p50"] = spread.into();
+    }
+    figure
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::{bench::plan::Workload, clock::Stamp};
+
+    fn done(target: usize, number: usize, ttft_s: f64, record: Record) -> Done {
+        let record = Record { ttft_s: Some(ttft_s), client_ttft_s: Some(ttft_s + 0.001), ..record };
+        let error = (record.outcome != "complete").then(|| format!("status 503: {}", number % 2));
+        let (due, end, trace_id) = (Stamp::ORIGIN, Stamp::ORIGIN, String::new());
+        Done { target, number, due, end, record, trace_id, error }
+    }
+
+    fn complete(tokens: Option<u64>) -> Record {
+        let speed = tokens.map(|tokens| tokens as f64 / 2.0);
+        Record {
+            outcome: "complete".to_owned(),
+            duration_s: Some(2.0),
+            output_tokens: tokens,
+            output_tokens_per_second: speed,
+            end_to_end_tokens_per_second: speed,
+            ..Record::default()
+        }
+    }
+
+    fn plan(loads: &[Load]) -> Plan {
+        let workload = Workload { name: Arc::from("10k_in_1k_out"), input_tokens: 10_000, output_tokens: 1_000 };
+        let cells = loads.iter().map(|load| Cell { workload: workload.clone(), load: *load }).collect();
+        Plan { cells, runs: 20, duration: None, warm_up: 1, seed: 1, cached: false }
+    }
+
+    fn two_targets() -> CellResult {
+        let of = |target| {
+            (1..=20).map(|number| done(target, number, 0.1 * number as f64, complete(Some(100)))).collect::<Vec<_>>()
+        };
+        CellResult { targets: vec![of(0), of(1)], span_s: 10.0, held_back: false }
+    }
+
+    #[test]
+    fn every_line_fits_into_eighty_columns() {
+        let plan = plan(&[Load::Closed(8), Load::Open(12.5, Arrivals::Poisson)]);
+        let results = Results { cells: vec![two_targets(), two_targets()], stopped: false };
+        let text = text(&plan, &["127.0.0.1:9000", "127.0.0.1:9001"], &results, Some(80));
+        let long: Vec<_> = text.lines().filter(|line| line.chars().count() > 80 && !line.contains(" of ")).collect();
+        assert!(long.is_empty(), "{long:#?}");
+        assert!(text.contains("10k_in_1k_out · 12.5/s · 127.0.0.1:9001"), "{text}");
+    }
+
+    #[test]
+    fn a_tail_is_the_slow_end_of_times_and_of_speeds() {
+        let speeds = (1..=100).map(|number| {
+            let record = Record { output_tokens_per_second: Some(f64::from(number)), ..complete(None) };
+            done(0, 0, f64::from(number), record)
+        });
+        let result = CellResult { targets: vec![speeds.collect()], span_s: 1.0, held_back: false };
+        let cell = &plan(&[Load::Closed(1)]).cells[0];
+        let block = block(cell, &Summary::new(&result, 0), None);
+        let row = |name: &str| {
+            let line = block.lines().find(|line| line.trim_start().starts_with(name)).unwrap();
+            line.split("  ").map(str::trim).filter(|cell| !cell.is_empty()).map(str::to_owned).collect::<Vec<_>>()
+        };
+        assert_eq!(row("TTFT  "), ["TTFT", "100", "50.0 s", "90.0 s", "99.0 s", "1.98"]);
+        assert_eq!(row("tokens/s  "), ["tokens/s", "100", "50.0", "10.0", "1.00", "50.0"]);
+        assert!(block.contains("TTFT from begin") && !block.contains("due"), "nothing is due in a closed loop");
+    }
+
+    #[test]
+    fn a_sum_with_an_unknown_part_is_unknown() {
+        let all = |tokens: [Option<u64>; 2]| CellResult {
+            targets: vec![tokens.into_iter().map(|tokens| done(0, 0, 0.1, complete(tokens))).collect()],
+            span_s: 4.0,
+            held_back: false,
+        };
+        let result = all([Some(100), Some(20)]);
+        assert_eq!(Summary::new(&result, 0).total_tokens_per_second(), Some(30.0));
+        let result = all([Some(100), None]);
+        let summary = Summary::new(&result, 0);
+        assert_eq!((summary.total_tokens_per_second(), summary.without_usage()), (None, 1));
+        assert_eq!(summary.requests_per_second(), Some(0.5));
+    }
+
+    #[test]
+    fn failures_are_counted_by_outcome_and_told_the_most_frequent_first() {
+        let failed = |number| done(0, number, 0.1, Record { outcome: "upstream_5xx".to_owned(), ..Record::default() });
+        let mut all: Vec<Done> = (0..3).map(failed).collect();
+        all.push(done(0, 9, 0.1, complete(Some(5))));
+        let result = CellResult { targets: vec![all], span_s: 1.0, held_back: false };
+        let notes = notes(&Summary::new(&result, 0));
+        assert_eq!(notes[0], "1 of 4 complete, 3 upstream_5xx · 1.00 requests/s · 5.00 tokens/s in total");
+        assert_eq!(notes[notes.len() - 2..], ["2 × status 503: 0", "1 × status 503: 1"]);
+    }
+}
