@@ -43,6 +43,8 @@ pub struct ConnStats {
     /// The newest read that the kernel did not stamp.
     last_user_read: AtomicStamp,
     read_end: AtomicStamp,
+    /// Reads from now on that end with their segment.
+    apart: AtomicU32,
     first_write: AtomicStamp,
     last_write: AtomicStamp,
     pending: Pending,
@@ -63,6 +65,7 @@ impl Default for ConnStats {
             last_read: AtomicStamp::absent(),
             last_user_read: AtomicStamp::absent(),
             read_end: AtomicStamp::absent(),
+            apart: AtomicU32::new(0),
             first_write: AtomicStamp::absent(),
             last_write: AtomicStamp::absent(),
             pending: Pending::default(),
@@ -86,6 +89,10 @@ impl fmt::Debug for ConnStats {
 }
 
 impl ConnStats {
+    /// So many reads of a response end with their segment. A stream's first events come one by one, so this is enough for head,
+    /// prelude and first output on the whole, and it costs one call for each.
+    pub(super) const READ_APART: u32 = 16;
+
     /// Arrival of the newest bytes; absent before the first. Never earlier than it was before.
     pub fn last_read(&self) -> Option<Stamp> {
         self.last_read.load()
@@ -148,9 +155,12 @@ impl ConnStats {
         self.last_write.load()
     }
 
-    /// Forgets the first write, so that the next one is it: a new exchange uses this connection.
+    /// A new exchange uses this connection to its upstream. Forgets the first write, so that the next one is it. And what
+    /// comes first is read segment by segment, even if several have lain there since this program last ran: a read has one
+    /// arrival, that of its last segment, and a first output read with the event behind it would be that much later.
     pub fn arm(&self) {
         self.first_write.store(None);
+        self.apart.store(Self::READ_APART, Ordering::Release);
     }
 
     /// Completed flushes: after one, nothing is left between the writer and the kernel.
@@ -239,8 +249,13 @@ impl AsyncRead for MeteredIo {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let this = &mut *self;
         let before = buf.filled().len();
-        let received = ready!(this.inner.poll_receive(cx, buf))?;
+        let apart = this.stats.apart.load(Ordering::Acquire);
+        let clock = (apart > 0).then_some(&this.clock);
+        let received = ready!(this.inner.poll_receive(cx, buf, clock))?;
         if buf.filled().len() > before {
+            if apart > 0 {
+                this.stats.apart.store(apart - 1, Ordering::Release);
+            }
             let received = received.filter(|_| !this.stats.many_streams.load(Ordering::Relaxed));
             this.stats.was_read(this.clock.arrival(received));
         } else if buf.remaining() > 0 {

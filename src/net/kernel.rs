@@ -58,15 +58,31 @@ pub(super) struct Received {
 #[repr(C, align(8))]
 struct Control([u8; 64]);
 
-/// Reads what there is into the room of `buf`.
+/// Reads what there is into the room of `buf`, at most so many bytes.
 ///
 /// # Errors
 /// As recv(2), `WouldBlock` if nothing is there.
-pub(super) fn receive(socket: &impl AsFd, buf: &mut ReadBuf<'_>) -> io::Result<Received> {
+pub(super) fn receive(socket: &impl AsFd, buf: &mut ReadBuf<'_>, most: usize) -> io::Result<Received> {
+    let received = call(socket, buf, most, 0)?;
+    // SAFETY: the kernel has filled so many bytes of the room.
+    unsafe { buf.assume_init(received.bytes) };
+    buf.advance(received.bytes);
+    Ok(received)
+}
+
+/// The same without taking anything: the next read finds it all once more.
+///
+/// # Errors
+/// As [`receive`].
+pub(super) fn peek(socket: &impl AsFd, buf: &mut ReadBuf<'_>, most: usize) -> io::Result<Received> {
+    call(socket, buf, most, libc::MSG_PEEK)
+}
+
+fn call(socket: &impl AsFd, buf: &mut ReadBuf<'_>, most: usize, flags: c_int) -> io::Result<Received> {
     let mut control = Control([0; 64]);
     // SAFETY: nothing but whole bytes are written there, and never an uninitialised one: the kernel only fills.
     let room = unsafe { buf.unfilled_mut() };
-    let mut into = iovec { iov_base: room.as_mut_ptr().cast::<c_void>(), iov_len: room.len() };
+    let mut into = iovec { iov_base: room.as_mut_ptr().cast::<c_void>(), iov_len: room.len().min(most) };
     // SAFETY: a `msghdr` is integers and pointers, for all of which zero is a value.
     let mut message: msghdr = unsafe { mem::zeroed() };
     message.msg_iov = &raw mut into;
@@ -75,11 +91,8 @@ pub(super) fn receive(socket: &impl AsFd, buf: &mut ReadBuf<'_>) -> io::Result<R
     message.msg_controllen = size_of::<Control>() as _;
     // SAFETY: the descriptor is open, for it is borrowed; every pointer in the message is to memory borrowed here for
     // longer than the call, with its true length beside it.
-    let received = unsafe { libc::recvmsg(socket.as_fd().as_raw_fd(), &raw mut message, 0) };
+    let received = unsafe { libc::recvmsg(socket.as_fd().as_raw_fd(), &raw mut message, flags) };
     let Ok(bytes) = usize::try_from(received) else { return Err(io::Error::last_os_error()) };
-    // SAFETY: the kernel has filled so many bytes of the room.
-    unsafe { buf.assume_init(bytes) };
-    buf.advance(bytes);
     Ok(Received { bytes, at: stamp_in(&message) })
 }
 
@@ -136,7 +149,7 @@ mod tests {
     fn read(socket: &TcpStream, room: usize) -> (Vec<u8>, io::Result<Received>) {
         let mut memory = vec![MaybeUninit::uninit(); room];
         let mut buf = ReadBuf::uninit(&mut memory);
-        let received = receive(socket, &mut buf);
+        let received = receive(socket, &mut buf, usize::MAX);
         (buf.filled().to_vec(), received)
     }
 
@@ -193,7 +206,7 @@ mod tests {
         let mut memory = [MaybeUninit::uninit(); 8];
         let mut buf = ReadBuf::uninit(&mut memory);
         buf.put_slice(b"hello");
-        assert_eq!(receive(&socket, &mut buf).unwrap().bytes, 3);
+        assert_eq!(receive(&socket, &mut buf, usize::MAX).unwrap().bytes, 3);
         assert_eq!(buf.filled(), b"hellowor");
     }
 }

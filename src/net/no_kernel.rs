@@ -30,6 +30,14 @@ pub(super) struct Received {
 ///
 /// # Errors
 /// Always.
-pub(super) fn receive<S>(_socket: &S, _buf: &mut ReadBuf<'_>) -> io::Result<Received> {
+pub(super) fn receive<S>(_socket: &S, _buf: &mut ReadBuf<'_>, _most: usize) -> io::Result<Received> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
+/// Never called, for no socket is stamped.
+///
+/// # Errors
+/// Always.
+pub(super) fn peek<S>(_socket: &S, _buf: &mut ReadBuf<'_>, _most: usize) -> io::Result<Received> {
     Err(io::ErrorKind::Unsupported.into())
 }

@@ -22,7 +22,7 @@ use super::{
     io::{BoxIo, Io},
     kernel,
 };
-use crate::clock::WallTime;
+use crate::clock::{Clock, Nanos, WallTime};
 
 /// A connection before anything is laid over it.
 pub enum Socket {
@@ -53,7 +53,8 @@ impl Socket {
         if stamped { Self::Stamped(stream) } else { Self::Tcp(stream) }
     }
 
-    /// Reads, and says when the kernel received the last of what was read; absent if it does not say.
+    /// Reads, and says when the kernel received the last of what was read; absent if it does not say. Given the time, it
+    /// reads no further than the first of several segments that have lain there.
     ///
     /// # Errors
     /// As the socket's own read.
@@ -61,9 +62,10 @@ impl Socket {
         &mut self,
         cx: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
+        apart: Option<&Clock>,
     ) -> Poll<io::Result<Option<WallTime>>> {
         match self {
-            Self::Stamped(stream) => poll_stamped(stream, cx, buf),
+            Self::Stamped(stream) => poll_stamped(stream, cx, buf, apart),
             Self::Tcp(stream) => Pin::new(stream).poll_read(cx, buf).map_ok(|()| None),
             Self::Other(io) => Pin::new(io).poll_read(cx, buf).map_ok(|()| None),
         }
@@ -78,13 +80,19 @@ impl Socket {
 }
 
 /// As tokio's own read, but for the call to the system.
-fn poll_stamped(stream: &TcpStream, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<Option<WallTime>>> {
+fn poll_stamped(
+    stream: &TcpStream,
+    cx: &mut Context<'_>,
+    buf: &mut ReadBuf<'_>,
+    apart: Option<&Clock>,
+) -> Poll<io::Result<Option<WallTime>>> {
     loop {
         ready!(stream.poll_read_ready(cx))?;
-        let room = buf.remaining();
         let mut received = None;
         let tried = stream.try_io(Interest::READABLE, || {
-            let got = kernel::receive(stream, buf)?;
+            let most = apart.map_or(Ok(usize::MAX), |clock| first_segment(stream, buf, clock))?;
+            let room = buf.remaining().min(most);
+            let got = kernel::receive(stream, buf, room)?;
             received = Some(got.at);
             // What came short has emptied the socket. Said like this, tokio forgets that it was ready, and the next read waits
             // without a call that finds nothing.
@@ -99,6 +107,30 @@ fn poll_stamped(stream: &TcpStream, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>)
             tried => return Poll::Ready(tried.map(|()| None)),
         }
     }
+}
+
+/// What is read so soon after it came is read in one go: a stamp is off by no more than this then.
+const SOON: Nanos = Nanos(100_000);
+
+/// How many bytes came with the first one; without a limit where they are read soon, or nothing is known.
+///
+/// One call finds that out. Who is late looks further: stamps rise along the bytes, so where the first one's ends is found by
+/// halving, without taking anything.
+fn first_segment(stream: &TcpStream, buf: &mut ReadBuf<'_>, clock: &Clock) -> io::Result<usize> {
+    let first = kernel::peek(stream, buf, 1)?.at;
+    if first.is_none() || clock.now().since(clock.arrival(first).at) < SOON {
+        return Ok(usize::MAX);
+    }
+    let all = kernel::peek(stream, buf, usize::MAX)?;
+    if all.at == first {
+        return Ok(usize::MAX);
+    }
+    let (mut with_first, mut later) = (1, all.bytes);
+    while later - with_first > 1 {
+        let middle = with_first.midpoint(later);
+        if kernel::peek(stream, buf, middle)?.at == first { with_first = middle } else { later = middle }
+    }
+    Ok(with_first)
 }
 
 impl From<BoxIo> for Socket {
@@ -150,7 +182,7 @@ mod tests {
         super::{ConnStats, MeteredIo, StampWrites, TracedIo, listener::std_listener},
         *,
     };
-    use crate::clock::{Arrival, Clock, Nanos, Stamp};
+    use crate::clock::{Arrival, Stamp};
 
     struct Pair {
         clock: Clock,
@@ -212,6 +244,53 @@ mod tests {
             assert!(read[at].since(arrival) >= Nanos(50_000_000), "{arrival:?}, read by {:?}", read[at]);
         }
         assert!(pair.stats.stamped_by_kernel(begin));
+    }
+
+    #[tokio::test]
+    async fn what_lay_there_together_is_read_apart_at_the_beginning_of_an_exchange() {
+        for apart in [true, false] {
+            let mut pair = pair(true).await;
+            // Where there is an answer to carry the acknowledgement, the kernel holds it back for 40 ms; so it does here after a
+            // few answers. To an acknowledged segment it joins what comes next, and what is joined has one stamp.
+            for _ in 0..20 {
+                pair.peer.write_all(b".").await.unwrap();
+                pair.io.read_exact(&mut [0]).await.unwrap();
+                pair.io.write_all(b".").await.unwrap();
+                pair.peer.read_exact(&mut [0]).await.unwrap();
+            }
+            if apart {
+                pair.stats.arm();
+            }
+            pair.peer.write_all(b"first").await.unwrap();
+            let between = pair.clock.now();
+            std::thread::sleep(Duration::from_millis(5));
+            let second = pair.lying(b"second").await;
+            let mut memory = [0; 100];
+            if apart {
+                assert_eq!(pair.io.read(&mut memory).await.unwrap(), 5);
+                assert!(pair.stats.last_read().unwrap() <= between + Nanos(1_000_000), "the first one's own");
+                assert_eq!(pair.io.read(&mut memory).await.unwrap(), 6);
+            } else {
+                assert_eq!(pair.io.read(&mut memory).await.unwrap(), 11);
+            }
+            let arrival = pair.stats.last_read().unwrap();
+            assert!(arrival > between && arrival <= second + Nanos(1_000_000), "the last one's");
+            assert!(memory.starts_with(if apart { b"second" } else { b"firstsecond" }));
+        }
+    }
+
+    #[tokio::test]
+    async fn an_exchange_is_read_apart_at_its_beginning_only() {
+        let mut pair = pair(true).await;
+        pair.stats.arm();
+        let mut memory = [0; 100];
+        for _ in 0..ConnStats::READ_APART {
+            pair.peer.write_all(b"x").await.unwrap();
+            assert_eq!(pair.io.read(&mut memory).await.unwrap(), 1);
+        }
+        pair.peer.write_all(b"first").await.unwrap();
+        pair.lying(b"second").await;
+        assert_eq!(pair.io.read(&mut memory).await.unwrap(), 11);
     }
 
     #[tokio::test]

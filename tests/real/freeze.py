@@ -6,11 +6,9 @@ that were due meanwhile have waited. Then the gauge itself against the provider 
 
 import json
 import signal
-import subprocess
 import threading
-import time
 
-from parts import check, quantile, table
+from parts import bench, check, quantile, table
 
 FREEZE_SECONDS, RATE, RUNS = 2, 40, 300
 LONG = 0.5  # seconds that no request waits without the freeze
@@ -30,7 +28,7 @@ def prove(parts):
         for timer in (freeze, thaw):
             timer.start()
             parts.callback(timer.cancel)
-        bench(parts, upstream, "--runs", RUNS, "--records", log, *flags)
+        bench(parts, upstream, "--output-tokens", 10, "--runs", RUNS, "--records", log, *flags)
         found = [json.loads(line) for line in log.read_text().splitlines()]
         check(f"{name}: {RUNS} requests, all complete", [record["outcome"] for record in found] == ["complete"] * RUNS)
         waits[name] = [record["client_duration_s"] for record in found]
@@ -47,19 +45,8 @@ def prove(parts):
     compare(parts)
 
 
-def bench(parts, port, *flags):
-    """Runs `bench` against that port to its end and shows what it says."""
-    words = [parts.program, "bench", "--url", f"http://127.0.0.1:{port}", "--model", "sim-1", "--input-tokens", "100"]
-    words += ["--output-tokens", "10", "--quiet", *flags]
-    done = subprocess.run([str(word) for word in words], capture_output=True, text=True, timeout=120, stdin=subprocess.DEVNULL)
-    print("\n    $ streamgauge " + " ".join(str(word) for word in words[1:]))
-    print("".join(f"    {line}\n" for line in done.stdout.splitlines()), end="", flush=True)
-    check("bench ended with 0", done.returncode == 0, done.stderr.strip()[-500:])
-    return done.stdout
-
-
 def compare(parts):
     """Through the gauge against directly: the ratio of TTFT, with its interval."""
     _, upstream = parts.sim("--ttft", "20ms", "--tokens-per-second", "300", "--output-tokens", "10")
     gauge = parts.gauge(upstream)
-    bench(parts, gauge.port, "--compare", f"http://127.0.0.1:{upstream}", "--runs", 100)
+    bench(parts, gauge.port, "--output-tokens", 10, "--compare", f"http://127.0.0.1:{upstream}", "--runs", 100)

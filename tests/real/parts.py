@@ -147,6 +147,17 @@ def no_capture(program):
     return ""
 
 
+def bench(parts, port, *flags):
+    """Runs the program's own `bench` against that port to its end, and shows what it says."""
+    flags = [str(flag) for flag in ("--url", f"http://127.0.0.1:{port}", "--model", "sim-1", "--input-tokens", 100, *flags)]
+    words = [parts.program, "bench", "--quiet", *flags]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=120, stdin=subprocess.DEVNULL)
+    print("\n    $ streamgauge bench " + " ".join(flags))
+    print("".join(f"    {line}\n" for line in done.stdout.splitlines()), end="", flush=True)
+    check("bench ended with 0", done.returncode == 0, done.stderr.strip()[-500:])
+    return done.stdout
+
+
 def stop(process, how=signal.SIGTERM):
     """Ends a program and waits for it."""
     if process.poll() is not None:

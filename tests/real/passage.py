@@ -27,6 +27,7 @@ def prove(parts):
     left = {exchange.trace: exchange for exchange in exchanges(file, gauge.port)}
     check(f"each of {len(said)} exchanges is on both sides of the capture", said.keys() == entered.keys() == left.keys())
 
+    together = sum(record["coalesced_events"] for record in said.values()) / sum(record["output_events"] for record in said.values())
     delays, wire, ours = [], [], []
     for trace, record in said.items():
         own = [(b - a) / 1e3 for a, b in zip(entered[trace].outputs(), left[trace].outputs(), strict=True)]
@@ -35,7 +36,7 @@ def prove(parts):
         ours.append(record["overhead_s"]["event_mean"] * 1e6)
     total = round(buckets[-1][1])
     check(f"overhead_seconds has the {len(delays)} events of the capture", total == len(delays), total)
-    report(delays, wire, ours, buckets)
+    report(delays, wire, ours, buckets, together)
 
 
 def histogram(admin):
@@ -56,7 +57,7 @@ def bracket(buckets, q):
     raise ValueError("an empty histogram")
 
 
-def report(delays, wire, ours, buckets):
+def report(delays, wire, ours, buckets, together):
     print(f"\n    {STREAMS} streams of {EVENTS_PER_SECOND} events/s; what the gauge adds to an event, in µs\n")
     rows = [["", "n", "p50", "p90", "p99"]]
     rows.append(["events, capture", len(delays), *(f"{quantile(delays, q):,.1f}" for q in (0.5, 0.9, 0.99))])
@@ -68,5 +69,7 @@ def report(delays, wire, ours, buckets):
     rows.append(["the same, record / capture", len(ratios), *(f"{quantile(ratios, q):.3f}" for q in (0.5, 0.9, 0.99))])
     table(rows)
     ratio = quantile(ratios, 0.5)
-    print()
-    check(f"overhead is what the capture sees added, within 15 % (ratio {ratio:.3f})", 0.85 <= ratio <= 1.15)
+    # Events of one read have one arrival, that of the last: the earlier ones' overhead is a lower bound.
+    print(f"\n    {together:.1%} of the events came in one read with the one before\n")
+    late = "; this machine can't carry the load, so that events pile up" if together > 0.1 else ""
+    check("overhead is what the capture sees added, within 15 %", 0.85 <= ratio <= 1.15, f"the ratio is {ratio:.3f}{late}")

@@ -7,7 +7,7 @@ text of its answer.
 import json
 import sys
 
-from parts import HERE, check, quantile, stop, table
+from parts import HERE, bench, check, quantile, stop, table
 from ruler import load, records
 
 DELAYS_MS = (0, 2, 20)
@@ -38,3 +38,7 @@ def prove(parts):
     table(rows)
     print()
     check("what the records show outside the server is what the relay added, within 1 ms", all(abs(ms) <= 1 for ms in off))
+    # The same by the client's ruler, which asks the gauge for its records of the same requests: the three columns.
+    _, found = parts.start([sys.executable, HERE / "relay.py", upstream, DELAYS_MS[-1]], r"relay on (\d+)")
+    gauge = parts.gauge(int(found[1]))
+    bench(parts, gauge.port, "--output-tokens", 20, "--runs", 30, "--via", f"127.0.0.1:{gauge.admin}")
