@@ -188,11 +188,24 @@ pub fn trace_id_of(traceparent: &str) -> Option<String> {
 /// Absent without the header, if it is no number, or if it lies in the future.
 pub fn client_sent(headers: &HeaderMap, now: SystemTime) -> Option<Nanos> {
     let text = headers.get("x-request-start")?.to_str().ok()?.trim();
-    let number: f64 = text.strip_prefix("t=").unwrap_or(text).parse().ok()?;
+    let text = text.strip_prefix("t=").unwrap_or(text).trim_start();
+    let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
+    if !whole.bytes().chain(fraction.bytes()).all(|digit| digit.is_ascii_digit()) {
+        return None;
+    }
+    // In integers: a float of nanoseconds since 1970 is a quarter of a microsecond off.
+    let whole: u64 = whole.parse().ok()?;
+    let billionths: u64 = format!("{fraction:0<9.9}").parse().ok()?;
     // Today is 1.8e9 s: the magnitude tells the unit for some thousand years either way.
-    let unit = [(1e17, 1e9), (1e14, 1e6), (1e11, 1e3), (1e8, 1.0)].iter().find(|(least, _)| number >= *least)?.1;
-    let sent = std::time::Duration::try_from_secs_f64(number / unit).ok()?;
-    now.duration_since(UNIX_EPOCH + sent).ok().map(Nanos::from)
+    let nanos_each = match whole {
+        ..100_000_000 => return None,
+        100_000_000..100_000_000_000 => 1_000_000_000,
+        100_000_000_000..100_000_000_000_000 => 1_000_000,
+        100_000_000_000_000..100_000_000_000_000_000 => 1_000,
+        _ => 1,
+    };
+    let nanos = whole.checked_mul(nanos_each)?.checked_add(billionths * nanos_each / 1_000_000_000)?;
+    now.duration_since(UNIX_EPOCH + std::time::Duration::from_nanos(nanos)).ok().map(Nanos::from)
 }
 
 /// The provider's own id of a request, from the response headers providers put it in.
@@ -336,5 +349,73 @@ fn join_cookies(headers: &mut HeaderMap) {
     let crumbs: Vec<&[u8]> = [first, second].into_iter().chain(cookies).map(HeaderValue::as_bytes).collect();
     if let Ok(joined) = HeaderValue::from_bytes(&crumbs.join(&b"; "[..])) {
         headers.insert(header::COOKIE, joined);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    /// 1.5 s before this, by the header's text.
+    const NOW: Duration = Duration::from_nanos(1_790_000_001_623_456_789);
+
+    fn sent(text: &str) -> Option<Nanos> {
+        let mut headers = HeaderMap::new();
+        headers.insert("x-request-start", HeaderValue::from_str(text).unwrap());
+        client_sent(&headers, UNIX_EPOCH + NOW)
+    }
+
+    #[test]
+    fn the_clients_start_is_read_in_every_unit_with_or_without_its_prefix() {
+        let exact = Some(Nanos(1_500_000_000));
+        for text in ["1790000000.123456789", "1790000000123.456789", "1790000000123456.789", "1790000000123456789"] {
+            assert_eq!(sent(text), exact, "{text}");
+            assert_eq!(sent(&format!("t={text}")), exact, "t={text}");
+            assert_eq!(sent(&format!(" t= {text} ")), exact, "{text} in spaces");
+        }
+        assert_eq!(sent("t=1790000000.123"), Some(Nanos(1_500_456_789)), "as nginx writes it");
+        assert_eq!(sent("1790000000123"), Some(Nanos(1_500_456_789)), "milliseconds");
+        assert_eq!(sent("1790000000123456"), Some(Nanos(1_500_000_789)), "microseconds");
+        assert_eq!(sent("1790000001"), Some(Nanos(623_456_789)));
+        assert_eq!(sent("1790000001.623456789"), Some(Nanos::ZERO), "just now");
+        assert_eq!(sent("1790000000.1234567890000000000000000001"), exact, "digits beyond a nanosecond");
+    }
+
+    #[test]
+    fn a_start_that_is_none_or_in_the_future_is_absent() {
+        let texts = [
+            "",
+            "t=",
+            "soon",
+            "t=-1790000000",
+            "1.79e9",
+            "inf",
+            "nan",
+            "+1790000000",
+            "1790000000.x",
+            "1,790,000,000",
+            "12",
+            "99999999",
+            "1790000002",
+            "1790000001.623456790",
+            "t=1790000001624",
+            "99999999999999999999999",
+            "18446744073709551615",
+        ];
+        for text in texts {
+            assert_eq!(sent(text), None, "{text}");
+        }
+        assert_eq!(client_sent(&HeaderMap::new(), UNIX_EPOCH + NOW), None);
+    }
+
+    #[test]
+    fn a_trace_id_is_32_digits_that_are_not_all_zero() {
+        let id = "0af7651916cd43dd8448eb211c80319c";
+        assert_eq!(trace_id_of(&format!("00-{}-b7ad6b7169203331-01", id.to_uppercase())).as_deref(), Some(id));
+        for text in ["", id, "00-abc-b7ad6b7169203331-01", "00-00000000000000000000000000000000-b7ad6b7169203331-01"] {
+            assert_eq!(trace_id_of(text), None, "{text}");
+        }
     }
 }
