@@ -7,7 +7,7 @@ mod sample;
 mod text;
 
 pub use self::{
-    record::{Record, Stages},
+    record::{Connection, Record, Stages},
     sample::{Sample, rank},
     text::{ABSENT, signed_time, significant, table, time},
 };

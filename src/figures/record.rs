@@ -48,6 +48,7 @@ pub struct Record {
     /// In seconds, by stage; together `wall_s`.
     pub stages_s: Stages,
     pub server_reported_s: BTreeMap<String, f64>,
+    pub connection: Connection,
     pub stamp: BTreeMap<String, String>,
     pub flags: Vec<String>,
     pub workload: Option<String>,
@@ -57,6 +58,16 @@ pub struct Record {
     pub trace_id: Option<String>,
     pub session: Option<String>,
     pub client_sent_s: Option<f64>,
+}
+
+/// The connection to the upstream that an exchange used.
+#[derive(Clone, PartialEq, Default, Debug, Deserialize)]
+#[serde(default)]
+#[expect(missing_docs, reason = "each is the key of the same name")]
+pub struct Connection {
+    pub reused: Option<bool>,
+    pub upstream_rtt_s: Option<f64>,
+    pub upstream_retransmits: Option<u64>,
 }
 
 /// Seconds by stage.
