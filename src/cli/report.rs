@@ -7,7 +7,7 @@ use clap::{Args, ValueEnum};
 /// Flags of `report`.
 #[derive(Args, Clone, Debug)]
 pub struct ReportArgs {
-    /// Access logs (`--access-log`), or records of `bench --records`; `-` is standard input
+    /// Access logs (`--access-log`), or records of `bench --records`, packed by gzip or not; `-` is standard input
     #[arg(value_name = "FILE.jsonl", required = true)]
     pub files: Vec<PathBuf>,
     /// What to make of them
@@ -22,7 +22,7 @@ pub struct ReportArgs {
     /// Only requests for this model
     #[arg(long, value_name = "NAME")]
     pub model: Option<String>,
-    /// Only requests that began at or after this time, RFC 3339 (`2026-01-31T12:00:00Z`)
+    /// Only requests that began at or after this time, in UTC (`2026-01-31T12:00:00Z`, `2026-01-31`)
     #[arg(long, value_name = "TIME")]
     pub since: Option<String>,
     /// Only requests that began before this time
@@ -44,5 +44,5 @@ pub enum ReportFormat {
 pub(super) const REPORT_EXAMPLES: &str = "\
 Examples:
   streamgauge report exchanges.jsonl
-  streamgauge report exchanges.jsonl --format html --output report.html
+  streamgauge report exchanges.jsonl.1.gz exchanges.jsonl --format html --output report.html
   streamgauge report old.jsonl new.jsonl --model gpt-5-mini --since 2026-01-31T00:00:00Z";

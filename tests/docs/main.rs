@@ -9,6 +9,7 @@ mod dialects;
 mod metrics;
 mod reading;
 mod record;
+mod report;
 
 use std::{
     fs,
