@@ -62,6 +62,8 @@
 //! an *event* is what the dialect frames (one SSE event with data), an *output event* one with generated content. A
 //! *gap* lies between two output events' arrivals; a *stall* is time in which a side did not take bytes that were ready
 //! for it. A *lease* is an upstream connection lent to one exchange; a *route* leads requests to an upstream.
+//!
+//! [`bench`]: mod@bench
 
 pub mod access_log;
 pub mod admin;
