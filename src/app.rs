@@ -377,3 +377,18 @@ async fn sweep(gateway: &Gateway) {
         gateway.sweep();
     }
 }
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    #[test]
+    fn the_table_of_descriptors_has_its_size_at_once() {
+        super::raise_descriptors();
+        let read = |file: &str| std::fs::read_to_string(file).unwrap();
+        let number = |text: &str, name: &str| -> i32 {
+            let line = text.lines().find_map(|line| line.strip_prefix(name)).unwrap();
+            line.split_whitespace().next().unwrap().parse().unwrap_or(i32::MAX)
+        };
+        let limit = number(&read("/proc/self/limits"), "Max open files");
+        assert!(number(&read("/proc/self/status"), "FDSize:") >= limit.min(super::TABLE));
+    }
+}
