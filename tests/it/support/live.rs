@@ -9,6 +9,7 @@ use streamgauge::{
     net::{self, BoxIo, ConnStats, MeteredIo, StampWrites},
     observation::Observation,
     record::Recorder,
+    tap::Shared,
 };
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -27,6 +28,7 @@ pub struct Live {
     pub tls_address: Option<SocketAddr>,
     /// Its time.
     pub clock: Clock,
+    shared: Arc<Shared>,
     upstream: TcpListener,
     records: mpsc::Receiver<Observation>,
     stop: Stop,
@@ -92,10 +94,10 @@ impl Live {
         }));
         let app = App::bind_with(&config, recorder, clock).expect("free ports");
         let addresses = app.addresses();
-        let stop = Stop::default();
+        let (stop, shared) = (Stop::default(), Arc::clone(app.shared()));
         let running = tokio::spawn(app.run(stop.clone()));
         let tls_address = addresses.get(1).copied();
-        Self { address: addresses[0], tls_address, clock, upstream, records, stop, running }
+        Self { address: addresses[0], tls_address, clock, shared, upstream, records, stop, running }
     }
 
     /// A client connects.
@@ -113,6 +115,11 @@ impl Live {
     pub async fn upstream(&self) -> Peer {
         let accepted = tokio::time::timeout(PATIENCE, self.upstream.accept()).await.expect("the gauge dials");
         Peer::new(Box::new(accepted.expect("a connection").0) as BoxIo)
+    }
+
+    /// The exposition as a scrape would see it now.
+    pub fn scrape(&self) -> String {
+        self.shared.recorder.encode(false, self.clock.now())
     }
 
     /// The record of the next finished exchange.
