@@ -1,5 +1,8 @@
 //! The program's life: bind everything, run, drain.
 
+#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+mod delay;
+
 use std::{
     io,
     net::SocketAddr,
@@ -291,6 +294,8 @@ impl App {
         let mut accepting: JoinSet<JoinSet<()>> =
             self.listeners.into_iter().map(|listener| accept(listener, server.clone(), closing.subscribe())).collect();
         let sweeping = sweep(&self.gateway);
+        #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+        let _watching = delay::Watch::start(Arc::clone(self.gateway.shared()));
         let mut asked = stop.stop.subscribe();
         tokio::select! {
             () = sweeping => {}

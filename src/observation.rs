@@ -177,6 +177,31 @@ pub struct Connection {
     pub client_version: Option<Version>,
     /// HTTP version towards the upstream.
     pub upstream_version: Option<Version>,
+    /// The way to the client.
+    pub client: Network,
+    /// The way to the upstream.
+    pub upstream: Network,
+}
+
+/// What the kernel knows of the way to a connection's other side, at the first output or else at the head. Absent where it
+/// says nothing: other platforms than Linux.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Network {
+    /// Smoothed round trip.
+    pub rtt: Option<Nanos>,
+    /// Shortest round trip of the last minutes.
+    pub min_rtt: Option<Nanos>,
+    /// Segments we sent again.
+    pub retransmits: Option<u32>,
+}
+
+impl Network {
+    /// A newer look; what was sent again adds up.
+    pub fn look_again(&mut self, now: Self) {
+        let both = self.retransmits.zip(now.retransmits).map(|(before, more)| before.saturating_add(more));
+        let retransmits = both.or(now.retransmits).or(self.retransmits);
+        *self = Self { rtt: now.rtt.or(self.rtt), min_rtt: now.min_rtt.or(self.min_rtt), retransmits };
+    }
 }
 
 /// Sums over the output events' own overhead, socket to socket.

@@ -10,7 +10,9 @@ use http::Version;
 use crate::{
     clock::Nanos,
     dialect::Endpoint,
-    observation::{Limit, Observation, STAGES, StampSource, input_class, load_class, output_class, push_decimal},
+    observation::{
+        Connection, Limit, Observation, STAGES, StampSource, input_class, load_class, output_class, push_decimal,
+    },
     timeline::Timeline,
 };
 
@@ -102,6 +104,12 @@ pub fn record_json(observation: &Observation) -> String {
         connection.plain("reused", o.connection.reused);
         connection.text("client_version", o.connection.client_version.and_then(version));
         connection.text("upstream_version", o.connection.upstream_version.and_then(version));
+        let Connection { client, upstream, .. } = &o.connection;
+        connection.seconds("client_rtt_s", client.rtt);
+        connection.seconds("client_min_rtt_s", client.min_rtt);
+        connection.seconds("upstream_rtt_s", upstream.rtt);
+        connection.seconds("upstream_min_rtt_s", upstream.min_rtt);
+        connection.plain("upstream_retransmits", upstream.retransmits);
     });
     record.object("stamp", |stamp| {
         stamp.text("client", Some(o.client_stamp.as_str()));
@@ -241,7 +249,7 @@ mod tests {
     use crate::{
         clock::Stamp,
         dialect::{Dialect, ObserverOff, RateLimit, Reported, limits::Kind},
-        observation::{EventOverhead, ExchangeId, Outcome, StampSource},
+        observation::{EventOverhead, ExchangeId, Network, Outcome, StampSource},
         timeline::Interval,
     };
 
@@ -314,6 +322,8 @@ mod tests {
         o.connection.reused = Some(false);
         o.connection.client_version = Some(Version::HTTP_11);
         o.connection.upstream_version = Some(Version::HTTP_2);
+        let network = |rtt| Network { rtt: Some(Nanos(rtt)), min_rtt: Some(Nanos(rtt - 1)), retransmits: Some(2) };
+        (o.connection.client, o.connection.upstream) = (network(40_000), network(12_000_000));
         o.upstream_stamp = Some(StampSource::Kernel);
         o.flags.informational_dropped = true;
         o.load = Some(3);

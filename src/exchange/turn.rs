@@ -10,7 +10,7 @@ use super::{Batch, Cause, Exchange, Sent};
 use crate::{
     clock::{Nanos, Stamp},
     dialect::{Endpoint, Facts, ObserverOff, RequestFacts, Signal},
-    observation::Observation,
+    observation::{Connection, Network, Observation},
     upload::Upload,
 };
 
@@ -34,7 +34,12 @@ impl Exchange {
             stream: asked.stream == Some(true),
             model: asked.model.clone(),
             attempts: 1,
-            connection: tunnel.connection.clone(),
+            // What the network did at the session's beginning is not the turn's.
+            connection: Connection {
+                client: Network::default(),
+                upstream: Network::default(),
+                ..tunnel.connection.clone()
+            },
             client_stamp: tunnel.client_stamp,
             upstream_stamp: tunnel.upstream_stamp,
             trace_id: tunnel.trace_id.clone(),

@@ -57,6 +57,8 @@ pub struct Catalogue {
     pub connections: Counters,
     pub connect: Histograms,
     pub pool_wait: Histograms,
+    pub upstream_rtt: Histograms,
+    pub client_rtt: Histograms,
     pub attempts: Counters,
     pub tokens: Counters,
     pub events: Counters,
@@ -350,6 +352,26 @@ impl Catalogue {
                 Desc::new(
                     "streamgauge_pool_wait_seconds",
                     "Wait for an upstream connection, from asking for it to having it, without dialling.",
+                    &["upstream"],
+                )
+                .seconds()
+                .bounds(SMALL),
+            )?,
+            upstream_rtt: list.add(
+                Desc::new(
+                    "streamgauge_upstream_rtt_seconds",
+                    "Network to the upstream: smoothed TCP round trip from the gauge to the upstream and back, looked at once \
+                     the first output has left, or else when the response head is there.",
+                    &["upstream"],
+                )
+                .seconds()
+                .bounds(SMALL),
+            )?,
+            client_rtt: list.add(
+                Desc::new(
+                    "streamgauge_client_rtt_seconds",
+                    "Network to the clients: smoothed TCP round trip from the gauge to the client and back, looked at once the \
+                     first output has left, or else when the response head is there.",
                     &["upstream"],
                 )
                 .seconds()

@@ -17,8 +17,11 @@ use std::{
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use super::{pending::Pending, reads::Reads, socket::Socket};
-use crate::clock::{Arrival, AtomicStamp, Clock, Nanos, Stamp};
+use super::{kernel::Lent, pending::Pending, reads::Reads, socket::Socket};
+use crate::{
+    clock::{Arrival, AtomicStamp, Clock, Nanos, Stamp},
+    observation::Network,
+};
 
 /// Anything bytes flow through: a TCP stream, TLS over one, an in-memory pipe in tests.
 pub trait Io: AsyncRead + AsyncWrite + Send + Unpin {}
@@ -52,6 +55,9 @@ pub struct ConnStats {
     reads: Reads,
     greeted: AtomicBool,
     many_streams: AtomicBool,
+    socket: Lent,
+    /// Retransmits that somebody was told of.
+    retransmits: AtomicU32,
     parked: AtomicBool,
     closing: Mutex<Vec<Closing>>,
 }
@@ -73,6 +79,8 @@ impl Default for ConnStats {
             reads: Reads::default(),
             greeted: AtomicBool::new(false),
             many_streams: AtomicBool::new(false),
+            socket: Lent::default(),
+            retransmits: AtomicU32::new(0),
             parked: AtomicBool::new(false),
             closing: Mutex::new(Vec::new()),
         }
@@ -107,6 +115,14 @@ impl ConnStats {
     /// at their return.
     pub fn carries_many(&self) {
         self.many_streams.store(true, Ordering::Release);
+    }
+
+    /// What the kernel knows of the way to the other side; nothing for a pipe, and once the socket is closed. Retransmits are
+    /// those since the last look, so that each is told once.
+    pub fn network(&self) -> Network {
+        let Some(info) = self.socket.tcp_info() else { return Network::default() };
+        let fresh = |all: u32| all.saturating_sub(self.retransmits.swap(all, Ordering::AcqRel));
+        Network { rtt: info.rtt, min_rtt: info.min_rtt, retransmits: info.retransmits.map(fresh) }
     }
 
     /// A read has brought bytes.
@@ -223,7 +239,11 @@ pub struct MeteredIo {
 impl MeteredIo {
     /// Wraps a socket; what it sees stands in `stats`.
     pub fn new(inner: impl Into<Socket>, stats: Arc<ConnStats>, clock: Clock, writes: StampWrites) -> Self {
-        Self { inner: inner.into(), stats, clock, writes }
+        let inner = inner.into();
+        if let Socket::Stamped(stream) | Socket::Tcp(stream) = &inner {
+            stats.socket.lend(stream);
+        }
+        Self { inner, stats, clock, writes }
     }
 
     fn write(&mut self, write: impl FnOnce(Pin<&mut Socket>) -> Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
@@ -296,6 +316,7 @@ impl AsyncWrite for MeteredIo {
 
 impl Drop for MeteredIo {
     fn drop(&mut self) {
+        self.stats.socket.take_back();
         self.stats.close_parked(None);
     }
 }

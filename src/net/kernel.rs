@@ -1,18 +1,20 @@
-//! What the kernel knows of a socket and no safe library tells: when bytes were received.
+//! What the kernel knows and no safe library tells: when a socket's bytes were received, how its network does; and the wait
+//! for a descriptor that is no socket.
 //!
 //! The only file with `unsafe` code. It calls the system and copies plain values out; nothing of it lives longer than a
 //! call. Linux, 64 bits, where the time in a control message is two 64-bit numbers; `no_kernel.rs` stands in elsewhere.
-#![expect(unsafe_code, reason = "system calls that have no safe wrapper: recvmsg with receive stamps")]
+#![expect(unsafe_code, reason = "calls without a safe wrapper: recvmsg with receive stamps, TCP_INFO, AsyncFd")]
 
 use std::{
     io, mem,
-    os::fd::{AsFd, AsRawFd},
+    os::fd::{AsFd, AsRawFd, OwnedFd, RawFd},
+    sync::{Mutex, MutexGuard, PoisonError},
 };
 
 use libc::{c_int, c_void, cmsghdr, iovec, msghdr, socklen_t, timespec};
-use tokio::io::ReadBuf;
+use tokio::io::{ReadBuf, unix::AsyncFd};
 
-use crate::clock::WallTime;
+use crate::clock::{Nanos, WallTime};
 
 /// Whether there is anything to ask on this platform.
 pub(super) const KNOWS: bool = true;
@@ -117,6 +119,80 @@ fn stamp_in(message: &msghdr) -> Option<WallTime> {
     None
 }
 
+/// What TCP knows of the way to the other side.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct TcpInfo {
+    /// Smoothed round trip; absent before the first.
+    pub(super) rtt: Option<Nanos>,
+    /// Shortest round trip of the last minutes; absent before the first, and from kernels before 4.6.
+    pub(super) min_rtt: Option<Nanos>,
+    /// Segments this side has sent again, since the connection began; absent from kernels before 2.6.26.
+    pub(super) retransmits: Option<u32>,
+}
+
+/// A socket that somebody else owns and this may ask about as long as it is open: no descriptor is duplicated, which would
+/// keep the connection alive. The lock is held while the kernel is asked, so that the owner can't close it meanwhile.
+#[derive(Debug, Default)]
+pub(super) struct Lent(Mutex<Option<RawFd>>);
+
+impl Lent {
+    /// From now on this socket is asked. Its owner calls [`Lent::take_back`] before it closes it.
+    pub(super) fn lend(&self, socket: &impl AsFd) {
+        *self.descriptor() = Some(socket.as_fd().as_raw_fd());
+    }
+
+    /// It is about to be closed.
+    pub(super) fn take_back(&self) {
+        *self.descriptor() = None;
+    }
+
+    /// What TCP knows of it; absent once it was taken back, and if nothing was lent.
+    pub(super) fn tcp_info(&self) -> Option<TcpInfo> {
+        let descriptor = self.descriptor();
+        let mut answer = [0_u8; 256];
+        let mut filled = length::<[u8; 256]>();
+        // SAFETY: the answer is plain bytes that outlive the call, with their true length beside them. The descriptor is open,
+        // for its owner waits for the lock before it closes it; were it not, the kernel would answer of another socket or not
+        // at all, and touch no other memory for that.
+        let result = unsafe {
+            libc::getsockopt(
+                (*descriptor)?,
+                libc::IPPROTO_TCP,
+                libc::TCP_INFO,
+                answer.as_mut_ptr().cast::<c_void>(),
+                &raw mut filled,
+            )
+        };
+        (result == 0).then(|| TcpInfo::read(answer.get(..filled as usize).unwrap_or(&answer)))
+    }
+
+    fn descriptor(&self) -> MutexGuard<'_, Option<RawFd>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl TcpInfo {
+    /// Reads `struct tcp_info` of linux/tcp.h, which grows at its end from kernel to kernel: what an older one does not say
+    /// is absent. Times there are in microseconds.
+    fn read(answer: &[u8]) -> Self {
+        let field = |at: usize| answer.get(at..)?.first_chunk().map(|bytes| u32::from_ne_bytes(*bytes));
+        // No round trip yet: 0 in the one, all ones in the other.
+        let span = |at| {
+            field(at).filter(|micros| !matches!(*micros, 0 | u32::MAX)).map(|micros| Nanos(u64::from(micros) * 1_000))
+        };
+        Self { rtt: span(68), min_rtt: span(148), retransmits: field(100) }
+    }
+}
+
+/// Has tokio wait for this descriptor. Call inside a runtime.
+///
+/// # Errors
+/// If it is of a kind that can't be waited for.
+pub fn waited_for(descriptor: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
+    // SAFETY: an `OwnedFd` is open as long as it lives, and is the same descriptor all the time.
+    Ok(unsafe { AsyncFd::register(descriptor) }?)
+}
+
 #[cfg(test)]
 mod tests {
     use std::{
@@ -208,5 +284,39 @@ mod tests {
         buf.put_slice(b"hello");
         assert_eq!(receive(&socket, &mut buf, usize::MAX).unwrap().bytes, 3);
         assert_eq!(buf.filled(), b"hellowor");
+    }
+
+    #[test]
+    fn tcp_tells_of_the_way_while_the_socket_is_open() {
+        let (socket, mut peer) = pair(false);
+        let lent = Lent::default();
+        assert_eq!(lent.tcp_info(), None);
+        lent.lend(&peer);
+        peer.write_all(b"hello").unwrap();
+        read(&socket, 5).1.unwrap();
+        let info = lent.tcp_info().unwrap();
+        let (rtt, least) = (info.rtt.unwrap(), info.min_rtt.unwrap());
+        assert!(least > Nanos::ZERO && least <= rtt && rtt < Nanos(1_000_000_000), "{info:?}");
+        assert_eq!(info.retransmits, Some(0));
+        lent.take_back();
+        assert_eq!(lent.tcp_info(), None);
+    }
+
+    #[test]
+    fn an_older_kernel_says_less() {
+        let mut answer = [0; 200];
+        answer[68..72].copy_from_slice(&20_u32.to_ne_bytes());
+        answer[100..104].copy_from_slice(&3_u32.to_ne_bytes());
+        answer[148..152].copy_from_slice(&15_u32.to_ne_bytes());
+        let all = TcpInfo { rtt: Some(Nanos(20_000)), min_rtt: Some(Nanos(15_000)), retransmits: Some(3) };
+        assert_eq!(TcpInfo::read(&answer), all);
+        assert_eq!(TcpInfo::read(&answer[..152]), all);
+        assert_eq!(TcpInfo::read(&answer[..151]), TcpInfo { min_rtt: None, ..all });
+        assert_eq!(TcpInfo::read(&answer[..104]), TcpInfo { min_rtt: None, ..all });
+        assert_eq!(TcpInfo::read(&answer[..72]), TcpInfo { min_rtt: None, retransmits: None, ..all });
+        assert_eq!(TcpInfo::read(&[]), TcpInfo { rtt: None, min_rtt: None, retransmits: None });
+        answer[68..72].fill(0);
+        answer[148..152].fill(0xff);
+        assert_eq!(TcpInfo::read(&answer), TcpInfo { rtt: None, min_rtt: None, ..all }, "before the first round trip");
     }
 }

@@ -9,6 +9,8 @@ pub mod reads;
 pub mod socket;
 pub mod tls;
 
+#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+pub use self::kernel::waited_for;
 pub use self::{
     io::{BoxIo, ConnStats, Io, MeteredIo, StampWrites},
     pending::STALL,

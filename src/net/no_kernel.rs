@@ -1,10 +1,11 @@
-//! Stands in for `kernel.rs` where there is nothing to ask: reads are stamped at their return.
+//! Stands in for `kernel.rs` where there is nothing to ask: reads are stamped at their return,
+//! and nothing is known of the network.
 
 use std::io;
 
 use tokio::io::ReadBuf;
 
-use crate::clock::WallTime;
+use crate::clock::{Nanos, WallTime};
 
 /// Whether there is anything to ask on this platform.
 pub(super) const KNOWS: bool = false;
@@ -40,4 +41,32 @@ pub(super) fn receive<S>(_socket: &S, _buf: &mut ReadBuf<'_>, _most: usize) -> i
 /// Always.
 pub(super) fn peek<S>(_socket: &S, _buf: &mut ReadBuf<'_>, _most: usize) -> io::Result<Received> {
     Err(io::ErrorKind::Unsupported.into())
+}
+
+/// What TCP knows of the way to the other side.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct TcpInfo {
+    /// Smoothed round trip.
+    pub(super) rtt: Option<Nanos>,
+    /// Shortest round trip.
+    pub(super) min_rtt: Option<Nanos>,
+    /// Segments sent again.
+    pub(super) retransmits: Option<u32>,
+}
+
+/// A socket that can't be asked.
+#[derive(Debug, Default)]
+pub(super) struct Lent;
+
+impl Lent {
+    /// Nothing comes of it.
+    pub(super) fn lend<S>(&self, _socket: &S) {}
+
+    /// Nothing was lent.
+    pub(super) fn take_back(&self) {}
+
+    /// Nothing is known.
+    pub(super) fn tcp_info(&self) -> Option<TcpInfo> {
+        None
+    }
 }

@@ -52,6 +52,8 @@ struct UpstreamCells {
     connections: [Child<IntCounter>; 2],
     connect: [Child<Histogram>; 3],
     pool_wait: Child<Histogram>,
+    upstream_rtt: Child<Histogram>,
+    client_rtt: Child<Histogram>,
     observer_off: [Child<IntCounter>; 4],
 }
 
@@ -122,8 +124,10 @@ impl UpstreamHandles {
     /// What is known without a model exists at 0.
     pub(super) fn exist(&self) {
         let UpstreamCells { overhead_request, overhead_first_output, overhead_event, .. } = &*self.cells;
-        let UpstreamCells { connections, connect, pool_wait, observer_off, .. } = &*self.cells;
-        [overhead_request, overhead_first_output, overhead_event, pool_wait].into_iter().for_each(touch);
+        let UpstreamCells { connections, connect, pool_wait, upstream_rtt, client_rtt, observer_off, .. } =
+            &*self.cells;
+        [overhead_request, overhead_first_output, overhead_event].into_iter().for_each(touch);
+        [pool_wait, upstream_rtt, client_rtt].into_iter().for_each(touch);
         connections.iter().for_each(touch);
         connect.iter().for_each(touch);
         observer_off.iter().for_each(touch);
@@ -196,6 +200,8 @@ impl UpstreamCells {
             connections: ["false", "true"].map(|reused| Child::of(&catalogue.connections, &[name, reused])),
             connect: ["dns", "tcp", "tls"].map(|phase| Child::of(&catalogue.connect, &[name, phase])),
             pool_wait: Child::of(&catalogue.pool_wait, &[name]),
+            upstream_rtt: Child::of(&catalogue.upstream_rtt, &[name]),
+            client_rtt: Child::of(&catalogue.client_rtt, &[name]),
             observer_off: OBSERVER_OFF.map(|off| Child::of(&catalogue.observer_off, &[name, off.as_str()])),
         }
     }
@@ -357,6 +363,8 @@ impl Pair {
         observe(&self.duration[usize::from(observation.outcome == Outcome::Complete)], marks.duration());
         observe(&self.client_duration, observation.client_duration());
         observe(&self.cells.overhead_request, observation.overhead_request());
+        observe(&self.cells.upstream_rtt, observation.connection.upstream.rtt);
+        observe(&self.cells.client_rtt, observation.connection.client.rtt);
 
         let answered = observation.status.is_some_and(|status| (200..300).contains(&status));
         let reported = &observation.facts.reported;

@@ -157,6 +157,16 @@ impl Open {
         if let Some(exchange) = &mut self.exchange {
             exchange.head(arrival, parts, Some(dialect));
         }
+        self.look_at_network();
+    }
+
+    /// Looks at what the kernel knows of both connections' networks: when the head is there, and at the first output.
+    pub(super) fn look_at_network(&mut self) {
+        if let (Some(exchange), Some(upstream)) = (&mut self.exchange, &self.upstream) {
+            let connection = &mut exchange.seen().connection;
+            connection.client.look_again(self.downstream.stats.network());
+            connection.upstream.look_again(upstream.network());
+        }
     }
 
     /// Closes the books now.

@@ -18,6 +18,8 @@ use streamgauge::{
 
 use crate::path;
 
+const NETWORK: &str =
+    "exchanges without a response head; turns of a WebSocket session; all on other systems than Linux.";
 const FILE: &str = "docs/metrics.md";
 
 const INTRODUCTION: &str = "\
@@ -144,6 +146,8 @@ const NOTES: [(&str, Notes); 10] = [
             ("connections_total", "exchanges that got none."),
             ("connect_seconds", "phases that did not take place, or that another exchange waited for."),
             ("pool_wait_seconds", "exchanges that got no connection."),
+            ("upstream_rtt_seconds", NETWORK),
+            ("client_rtt_seconds", NETWORK),
             ("attempts_total", "requests answered without trying: no route, over a limit."),
         ],
     ),
@@ -203,7 +207,7 @@ const NOTES: [(&str, Notes); 10] = [
             ("series_overflow_total", "nothing."),
             ("measurements_dropped_total", "nothing."),
             ("log_dropped_total", "nothing."),
-            ("runtime_delay_seconds", "all, as long as no probe feeds it: it is not shown yet."),
+            ("runtime_delay_seconds", "all on other systems than Linux: their timers are late by themselves."),
             ("build_info", "nothing."),
             ("config_last_reload_successful", "nothing."),
             ("config_last_reload_timestamp_seconds", "nothing."),

@@ -11,7 +11,7 @@ use streamgauge::{
     access_log::record_json,
     clock::{Nanos, Stamp},
     dialect::{RateLimit, Reported, limits::Kind},
-    observation::{EventOverhead, ExchangeId, Limit, Observation, Outcome, STAGES, StampSource},
+    observation::{EventOverhead, ExchangeId, Limit, Network, Observation, Outcome, STAGES, StampSource},
     timeline::{Interval, Timeline},
 };
 
@@ -62,6 +62,8 @@ fn full() -> Observation {
     full.connection.reused = Some(false);
     (full.connection.client_version, full.connection.upstream_version) =
         (Some(Version::HTTP_11), Some(Version::HTTP_2));
+    let network = Network { rtt: Some(Nanos(2)), min_rtt: Some(Nanos(1)), retransmits: Some(0) };
+    (full.connection.client, full.connection.upstream) = (network, network);
     full.upstream_stamp = Some(StampSource::User);
     full.load = Some(1);
     full.workload = Some("w".into());

@@ -20,7 +20,7 @@ use streamgauge::{
 };
 
 use crate::support::{
-    LAST_CHUNK, Live, Peer, SSE_HEAD, chat_delta, chat_role, chunk,
+    LAST_CHUNK, Live, Peer, SSE_HEAD, World, WorldOptions, chat_delta, chat_role, chunk,
     speaker::{Said, Speaker, serve},
     tls,
 };
@@ -212,4 +212,78 @@ async fn a_blocked_worker_is_not_booked_on_the_provider() {
     let overhead = kernel.timeline.overhead_first_output().expect("an output that left");
     assert!(overhead >= Nanos(150_000_000), "{overhead:?}");
     assert!(user.timeline.overhead_first_output().expect("an output that left") < overhead);
+}
+
+#[tokio::test]
+async fn the_network_between_is_in_the_record_and_in_the_metrics() {
+    let mut live = Live::start(None, |_| {}).await;
+    let mut client = live.client().await;
+    client.send(ask()).await;
+    let mut up = live.upstream().await;
+    for times in 1..=2 {
+        exchange(&mut client, &mut up).await;
+        let record = live.record().await;
+        for (network, side) in [(record.connection.client, "client"), (record.connection.upstream, "upstream")] {
+            println!("{side}: {network:?}");
+            let (rtt, least) = (network.rtt.expect("a round trip"), network.min_rtt.expect("a round trip"));
+            assert!(Nanos::ZERO < least && least <= rtt && rtt < Nanos(1_000_000_000), "{side}: {network:?}");
+            // Loopback loses nothing, but a machine too busy may send again what it was too slow to acknowledge.
+            assert!(network.retransmits.expect("a count") < 10, "{side}: {network:?}");
+            let count = format!("streamgauge_{side}_rtt_seconds_count{{upstream=\"up\"}} {times}\n");
+            assert!(live.scrape().contains(&count), "{count}");
+        }
+        if times == 1 {
+            client.send(ask()).await;
+        }
+    }
+    // The answer that is the gauge's own, for want of the upstream's: no connection was made for it.
+    drop(up);
+    drop(client);
+    live.finish().await;
+}
+
+/// From the exposition: how many samples of this histogram are above the bound.
+fn above(scrape: &str, family: &str, bound: &str) -> u64 {
+    let value = |name: String| {
+        let line = scrape.lines().find_map(|line| line.strip_prefix(&name));
+        line.map_or(0, |value| value.trim().parse().expect("a count"))
+    };
+    value(format!("{family}_count ")) - value(format!("{family}_bucket{{le=\"{bound}\"}} "))
+}
+
+#[tokio::test]
+async fn a_blocked_worker_shows_as_runtime_delay() {
+    const FAMILY: &str = "streamgauge_runtime_delay_seconds";
+    let live = Live::start(None, |_| {}).await;
+    let samples = |above_bound: &str| above(&live.scrape(), FAMILY, above_bound);
+    // Not a word before the first look.
+    assert!(!live.scrape().contains(FAMILY));
+    let patience = tokio::time::timeout(Duration::from_secs(60), async {
+        while samples("none") < 3 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    });
+    patience.await.expect("it looks several times a second");
+    let before = samples("0.1");
+    // Longer than any pause between two looks, so that one is due at least 0.1 s before the worker is free again.
+    std::thread::sleep(Duration::from_millis(160));
+    let patience = tokio::time::timeout(Duration::from_secs(60), async {
+        while samples("0.1") == before {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    });
+    patience.await.expect("the block is seen");
+    live.finish().await;
+}
+
+/// Of a pipe in memory the kernel knows nothing: nothing is said, and nobody stamps for it.
+#[tokio::test(start_paused = true)]
+async fn what_is_no_socket_has_no_network() {
+    let mut world = World::new(WorldOptions::default());
+    let (mut client, mut up) = world.asked(ask()).await;
+    up.send([SSE_HEAD, &chunk(&chat_delta("Hi")), LAST_CHUNK].concat()).await;
+    client.read_to(LAST_CHUNK).await;
+    let record = world.record().await;
+    assert_eq!((record.connection.client, record.connection.upstream), Default::default());
+    assert_eq!(sources(&record), (User, Some(User)));
 }

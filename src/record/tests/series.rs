@@ -61,6 +61,7 @@ pub(super) fn fill(recorder: &Recorder, upstream: &str, model: &str) {
         observation.request_bytes = 1;
         let waits = &mut observation.timeline.waits;
         (waits.client, waits.upstream, waits.client_stalls, waits.upstream_stalls) = (ms(1), ms(1), 1, 1);
+        (observation.connection.client.rtt, observation.connection.upstream.rtt) = (Some(ms(1)), Some(ms(1)));
         let reported = &mut observation.facts.reported;
         (reported.queue, reported.prefill, reported.decode) = (Some(ms(1)), Some(ms(1)), Some(ms(1)));
         (reported.ttft, reported.total) = (Some(ms(2)), Some(ms(3)));

@@ -9,6 +9,7 @@ use streamgauge::{
     net::{self, BoxIo, ConnStats, MeteredIo, StampWrites},
     observation::Observation,
     record::Recorder,
+    tap::Shared,
 };
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -31,6 +32,7 @@ pub struct Live {
     pub clock: Clock,
     /// Where clients send in their own timings, likewise.
     pub client_timings: Option<SocketAddr>,
+    shared: Arc<Shared>,
     upstream: TcpListener,
     records: mpsc::Receiver<Observation>,
     stop: Stop,
@@ -96,7 +98,7 @@ impl Live {
         }));
         let app = App::bind_with(&config, recorder, clock).expect("free ports");
         let (addresses, admin, client_timings) = (app.addresses(), app.admin_address(), app.client_timings_address());
-        let stop = Stop::default();
+        let (stop, shared) = (Stop::default(), Arc::clone(app.shared()));
         let running = tokio::spawn(app.run(stop.clone()));
         Self {
             address: addresses[0],
@@ -104,6 +106,7 @@ impl Live {
             admin,
             client_timings,
             clock,
+            shared,
             upstream,
             records,
             stop,
@@ -126,6 +129,11 @@ impl Live {
     pub async fn upstream(&self) -> Peer {
         let accepted = tokio::time::timeout(PATIENCE, self.upstream.accept()).await.expect("the gauge dials");
         Peer::new(Box::new(accepted.expect("a connection").0) as BoxIo)
+    }
+
+    /// The exposition as a scrape would see it now.
+    pub fn scrape(&self) -> String {
+        self.shared.recorder.encode(false, self.clock.now())
     }
 
     /// The record of the next finished exchange.

@@ -1,0 +1,60 @@
+//! How late the workers run. A timer of the kernel's becomes ready at a known instant, like a socket does when bytes come;
+//! from there to the run of the task that waits for it is what every event of every stream waits, too.
+//!
+//! tokio's own timers round to milliseconds, so this is a timerfd. It is set some thirty times a second, at no fixed
+//! rhythm: what happens periodically would else be seen each time or never.
+
+use std::{io, sync::Arc, time::Duration};
+
+use rustix::{
+    fd::OwnedFd,
+    time::{Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create, timerfd_settime},
+};
+use tokio::{io::unix::AsyncFd, task::JoinHandle};
+
+use crate::{net::waited_for, tap::Shared};
+
+/// From one look to the next, in microseconds.
+const PAUSE: std::ops::Range<u64> = 20_000..40_000;
+
+/// Watches until dropped.
+pub(super) struct Watch(JoinHandle<()>);
+
+impl Watch {
+    /// Tells the recorder. Call inside a tokio runtime.
+    pub(super) fn start(shared: Arc<Shared>) -> Self {
+        Self(tokio::spawn(async move {
+            if let Err(error) = watch(&shared).await {
+                tracing::warn!(%error, "how late the workers run is not measured");
+            }
+        }))
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+async fn watch(shared: &Shared) -> io::Result<()> {
+    let timer = timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC)?;
+    let timer = waited_for(timer)?;
+    loop {
+        let pause = Duration::from_micros(fastrand::u64(PAUSE));
+        // Just before the kernel's clock starts: what is measured is too long by the call, a microsecond, and never too short.
+        let due = shared.clock.now() + pause.into();
+        set(&timer, pause)?;
+        let mut ready = timer.readable().await?;
+        shared.recorder.runtime_delay(shared.clock.now().since(due));
+        // Setting it anew makes it unready.
+        ready.clear_ready();
+    }
+}
+
+fn set(timer: &AsyncFd<OwnedFd>, pause: Duration) -> io::Result<()> {
+    let once = Timespec { tv_sec: 0, tv_nsec: 0 };
+    let after = Timespec::try_from(pause).map_err(io::Error::other)?;
+    timerfd_settime(timer, TimerfdTimerFlags::empty(), &Itimerspec { it_interval: once, it_value: after })?;
+    Ok(())
+}
