@@ -226,8 +226,8 @@ fn block(part: &Part<'_>, width: Option<u16>) -> String {
     }
     let _ = write!(text, "\n{}\n\n{}\n", between.trim_fmt(), stages.trim_fmt());
     text.push_str(
-        "Stages of one request add up to its wall time, medians need not. One that nobody spent\n\
-         time in is left out; gateway_… is each one's own time, the client's in its column.\n",
+        "Stages of one request add up to its wall time, medians need not. One that nobody\n\
+         spent time in is left out. gateway_… is each one's own time.\n",
     );
     text
 }
