@@ -261,7 +261,8 @@ fn numbers(record: &Record) -> [f64; COLUMNS] {
     set(Column::ServerQueue, server("queue"));
     set(Column::ServerPrefill, server("prefill"));
     set(Column::ServerDecode, server("decode"));
-    set(Column::ServerTtft, server("ttft"));
+    let behind_queue = record.flags.iter().any(|flag| flag == BEHIND_QUEUE);
+    set(Column::ServerTtft, server("ttft").filter(|_| !behind_queue));
     set(Column::ServerTotal, server("total"));
     set(Column::UpstreamRoundTrip, record.connection.upstream_rtt_s);
     set(Column::InputTokens, record.input_tokens.map(|tokens| tokens as f64));
@@ -269,9 +270,12 @@ fn numbers(record: &Record) -> [f64; COLUMNS] {
     numbers
 }
 
+/// The provider's TTFT begins behind a queue of unknown length: it is no whole TTFT.
+const BEHIND_QUEUE: &str = "server_ttft_behind_queue";
+
 /// Whether the provider's TTFT is of the token that was seen, as [`crate::observation::Observation::paired_ttft`] has it.
 fn comparable(record: &Record) -> bool {
-    const NOT: [&str; 3] = ["hidden_reasoning", "summarised_reasoning", "server_ttft_of_head"];
+    const NOT: [&str; 4] = ["hidden_reasoning", "summarised_reasoning", "server_ttft_of_head", BEHIND_QUEUE];
     !record.flags.iter().any(|flag| NOT.contains(&flag.as_str()))
 }
 
@@ -326,6 +330,7 @@ mod tests {
         assert!(of(r#","status":429"#).iter().all(|number| number.is_nan()));
         let hidden = of(r#","status":200,"flags":["hidden_reasoning"]"#);
         assert!(hidden[0].is_nan() && hidden[1].is_nan() && hidden[2] == 0.1);
+        assert!(of(r#","status":200,"flags":["server_ttft_behind_queue"]"#)[0].is_nan());
     }
 
     #[test]

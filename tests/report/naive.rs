@@ -193,7 +193,7 @@ fn reported(report: &Value, requests: &[&Value]) {
             let flags = record["flags"].to_string();
             record.get("upstream") == said.get("upstream")
                 && record.get("model") == said.get("model")
-                && !["hidden_reasoning", "summarised_reasoning", "server_ttft_of_head"]
+                && !["hidden_reasoning", "summarised_reasoning", "server_ttft_of_head", "server_ttft_behind_queue"]
                     .iter()
                     .any(|flag| flags.contains(flag))
         };
