@@ -66,7 +66,7 @@ pub fn runtime(workers: Option<usize>) -> io::Result<tokio::runtime::Runtime> {
 /// To be called before there are threads: with threads, each time the table of descriptors doubles, the kernel holds the one
 /// that needs the next descriptor until every processor has passed a point of rest (`expand_fdtable`, `synchronize_rcu`). On
 /// a busy machine those are seconds (6.8 were seen), and a worker that stands still takes streams with it. So the table
-/// gets its size here, half a megabyte for [`TABLE`]; it never shrinks.
+/// gets its size here, half a megabyte for the table; it never shrinks.
 pub fn raise_descriptors() {
     let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
     let raised = rustix::process::Rlimit { current: limit.maximum, ..limit };
