@@ -131,7 +131,9 @@ impl AtomicStamp {
 pub struct Arrival {
     /// When.
     pub at: Stamp,
-    /// The kernel saw them arrive; otherwise this is when they were read.
+    /// When they were read.
+    pub read: Stamp,
+    /// The kernel saw them arrive; otherwise both are when they were read.
     pub by_kernel: bool,
 }
 
@@ -165,7 +167,7 @@ impl Clock {
         let now = self.now();
         let by_kernel =
             received.and_then(|received| self.offset.arrival(received, now, wall_time(), || look(self.origin)));
-        Arrival { at: by_kernel.unwrap_or(now), by_kernel: by_kernel.is_some() }
+        Arrival { at: by_kernel.unwrap_or(now), read: now, by_kernel: by_kernel.is_some() }
     }
 
     /// The wall-clock time of a stamp, as the anchor at the origin has it (later clock steps do not show).

@@ -243,14 +243,15 @@ impl<B: Body<Data = Bytes>> ResponseTap<B> {
     }
 
     fn data(&mut self, bytes: &Bytes) -> Option<Stamp> {
-        let arrival = self.upstream.as_ref()?.arrival(bytes)?;
+        let upstream = self.upstream.as_ref()?;
+        let arrival = upstream.arrival(bytes)?;
         let open = self.open.as_mut()?;
         let stats = &open.downstream.stats;
         let exchange = open.exchange.as_deref_mut()?;
         if self.multiplexed {
             let now = open.shared.clock.now();
-            // Flow control holds a stream back without a pending write: the frame's own wait shows it.
-            if now.since(arrival) > STALL {
+            // Flow control holds a stream back without a pending write: the frame's own wait shows it, since it was read.
+            if upstream.read_returned().is_some_and(|read| now.since(read) > STALL) {
                 exchange.taint();
             }
             exchange.data(arrival, bytes, Nanos::ZERO);

@@ -43,6 +43,7 @@ pub enum StampWrites {
 /// What one connection's socket has seen. Written by its [`MeteredIo`] alone, read by the taps.
 pub struct ConnStats {
     last_read: AtomicStamp,
+    read_returned: AtomicStamp,
     /// The newest read that the kernel did not stamp.
     last_user_read: AtomicStamp,
     read_end: AtomicStamp,
@@ -69,6 +70,7 @@ impl Default for ConnStats {
     fn default() -> Self {
         Self {
             last_read: AtomicStamp::absent(),
+            read_returned: AtomicStamp::absent(),
             last_user_read: AtomicStamp::absent(),
             read_end: AtomicStamp::absent(),
             apart: AtomicU32::new(0),
@@ -106,6 +108,11 @@ impl ConnStats {
         self.last_read.load()
     }
 
+    /// When the newest bytes were read, which may be later than they arrived; absent before the first.
+    pub fn read_returned(&self) -> Option<Stamp> {
+        self.read_returned.load()
+    }
+
     /// Whether the kernel stamped every read whose stamp is `since` or later.
     pub fn stamped_by_kernel(&self, since: Stamp) -> bool {
         !self.many_streams.load(Ordering::Acquire) && self.last_user_read.load().is_none_or(|last| last < since)
@@ -134,6 +141,7 @@ impl ConnStats {
             self.last_user_read.store(Some(at));
         }
         self.last_read.store(Some(at));
+        self.read_returned.store(Some(arrival.read));
     }
 
     /// Arrival of the connection's end as the other side had it; absent while it may send more.
@@ -269,14 +277,15 @@ impl AsyncRead for MeteredIo {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let this = &mut *self;
         let before = buf.filled().len();
-        let apart = this.stats.apart.load(Ordering::Acquire);
+        let many = this.stats.many_streams.load(Ordering::Relaxed);
+        let apart = if many { 0 } else { this.stats.apart.load(Ordering::Acquire) };
         let clock = (apart > 0).then_some(&this.clock);
         let received = ready!(this.inner.poll_receive(cx, buf, clock))?;
         if buf.filled().len() > before {
             if apart > 0 {
                 this.stats.apart.store(apart - 1, Ordering::Release);
             }
-            let received = received.filter(|_| !this.stats.many_streams.load(Ordering::Relaxed));
+            let received = received.filter(|_| !many);
             this.stats.was_read(this.clock.arrival(received));
         } else if buf.remaining() > 0 {
             this.stats.read_end.store_once(this.clock.now());

@@ -19,9 +19,12 @@ use crate::{
 /// A pending write longer than this is a stall.
 pub const STALL: Nanos = Nanos(10_000_000);
 
-/// Spans remembered. A client that drains a full buffer in more steps than this between a frame's arrival and its turn
-/// has the steps before them counted as if they had come before the arrival.
+/// Spans remembered. A client that drains a full buffer bit by bit makes more of them while a frame lies in the kernel and
+/// waits for its turn; those before the last ones follow close on each other then, and are remembered as one.
 const REMEMBERED: usize = 16;
+
+/// Spans this far apart at most follow close on each other.
+const CLOSE: Nanos = Nanos(1_000_000);
 
 /// The pending writes of one connection. One writer. The lock is for questions about the time before the last span's
 /// end only: most connections never block, and those that did are asked about what came after.
@@ -62,10 +65,7 @@ impl Pending {
         self.total.store(spans.total.0, Ordering::Release);
         self.ended.store(Some(now));
         self.blocked.store(false, Ordering::Release);
-        if spans.last.len() == REMEMBERED {
-            spans.last.pop_front();
-        }
-        spans.last.push_back(span);
+        spans.remember(span);
         if span.span() > STALL {
             self.stalls.fetch_add(1, Ordering::AcqRel);
         }
@@ -103,6 +103,20 @@ impl Pending {
 
     fn spans(&self) -> MutexGuard<'_, Spans> {
         self.spans.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Spans {
+    fn remember(&mut self, span: Interval) {
+        if self.last.len() == REMEMBERED
+            && let Some(oldest) = self.last.pop_front()
+            && let Some(next) = self.last.front_mut()
+            && next.start.since(oldest.end) <= CLOSE
+        {
+            // As long as both, and ended with the later one: it began too late by the pause between.
+            next.start = next.start.minus(oldest.span());
+        }
+        self.last.push_back(span);
     }
 }
 
@@ -154,6 +168,28 @@ mod tests {
         let bound = STALL.0;
         assert_eq!(pended(&[(1, 1 + bound)]).stalls(), 0);
         assert_eq!(pended(&[(1, 2 + bound), (3 * bound, 9 * bound)]).stalls(), 2);
+    }
+
+    /// A slow client takes a little every 10 ms, a hundred times, each time after a pause of ours.
+    #[test]
+    fn a_client_that_drains_bit_by_bit_is_remembered_from_its_beginning() {
+        let (step, ours) = (10_000_000, 20_000);
+        let spans: Vec<_> = (0..100).map(|at| (1 + at * step, (at + 1) * step - ours)).collect();
+        let pending = pended(&spans);
+        for steps in [0, 1, 50, 84, 85, 99] {
+            let before = pending.until(at(1 + steps * step));
+            let truly = steps * (step - ours - 1);
+            let pauses = 100_u64.saturating_sub(steps).saturating_sub(15) * (ours + 1);
+            assert!(before.0.abs_diff(truly) <= pauses, "{steps} steps: {before:?} for {truly}");
+        }
+    }
+
+    #[test]
+    fn what_was_long_ago_is_forgotten() {
+        let second = 1_000_000_000;
+        let pending = pended(&(1..=20).map(|at| (at * second, at * second + 5)).collect::<Vec<_>>());
+        assert_eq!(pending.until(at(19 * second + 9)), Nanos(19 * 5));
+        assert_eq!(pending.until(at(1)), Nanos(4 * 5), "as if they had come before");
     }
 
     proptest::proptest! {

@@ -312,11 +312,13 @@ mod tests {
     async fn one_read_the_kernel_did_not_stamp_is_told_from_later_ones() {
         let mut pair = pair(true).await;
         pair.lying(b"1").await;
-        pair.stats.was_read(Arrival { at: pair.clock.now(), by_kernel: false });
+        let now = pair.clock.now();
+        pair.stats.was_read(Arrival { at: now, read: now, by_kernel: false });
         let user = pair.stats.last_read().unwrap();
         // It lay there before: time stands still rather than going back.
         pair.io.read_exact(&mut [0; 1]).await.unwrap();
         assert_eq!(pair.stats.last_read(), Some(user));
+        assert!(pair.stats.read_returned() > Some(user));
         assert!(!pair.stats.stamped_by_kernel(user));
         assert!(pair.stats.stamped_by_kernel(user + Nanos(1)));
     }

@@ -287,3 +287,33 @@ async fn what_is_no_socket_has_no_network() {
     assert_eq!((record.connection.client, record.connection.upstream), Default::default());
     assert_eq!(sources(&record), (User, Some(User)));
 }
+
+/// A client of HTTP/2 holds its stream back without a pending write, so a frame that waits to be handed on shows it. One
+/// that waited to be read does not: its arrival is the provider's doing all the same.
+#[tokio::test]
+async fn a_blocked_worker_does_not_taint_what_it_did_not_read() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("an address");
+    let mut live = Live::start(None, |upstream| upstream.port = address.port()).await;
+    let begin = [SSE_HEAD, &chunk(&chat_delta("one"))].concat();
+    let (tell, thread) =
+        upstream(listener, vec![begin, chunk(&chat_delta("two")), [chunk(DONE), LAST_CHUNK.to_owned()].concat()]);
+    let mut client = Speaker::http2(live.client().await.into_inner().0).await;
+    let body = "{\"model\":\"m\",\"stream\":true,\"messages\":[]}";
+    let request = Request::post("http://gauge.test/v1/chat/completions").header("content-length", body.len());
+    let request = request.body(Said::all(vec![http_body::Frame::data(Bytes::from(body))])).expect("a request");
+    tell.send(()).expect("the upstream is there");
+    let mut answer = client.send(request).await.expect("an answer").into_body();
+    assert!(answer.frame().await.expect("a frame").expect("a proper one").is_data());
+    tell.send(()).expect("the upstream is there");
+    std::thread::sleep(BLOCKED);
+    assert!(answer.frame().await.expect("a frame").expect("a proper one").is_data());
+    tell.send(()).expect("the upstream is there");
+    answer.collect().await.expect("a whole answer");
+    let record = live.record().await;
+    assert_eq!((record.output_events, record.flags.tainted), (2, false));
+    assert_eq!(sources(&record), (User, Some(Kernel)));
+    thread.join().expect("the upstream ends well");
+    drop(client);
+    live.finish().await;
+}
