@@ -352,13 +352,20 @@ impl Gateway {
 
     fn describe(&self, seen: &mut Observation, parts: &request::Parts) {
         seen.method = Some(parts.method.clone());
-        seen.path = Some(parts.uri.path()).filter(|path| !path.is_empty()).map(str::to_owned);
+        seen.path = Some(parts.uri.path()).filter(|path| !path.is_empty()).map(|path| kept(path).to_owned());
         seen.connection.client_version = Some(parts.version);
         seen.trace_id = forward::trace_id(&parts.headers);
         seen.client_sent = forward::client_sent(&parts.headers, seen.time);
         let session = self.session_header.as_ref().and_then(|name| parts.headers.get(name));
-        seen.session = session.and_then(|value| value.to_str().ok()).map(str::to_owned);
+        seen.session = session.and_then(|value| value.to_str().ok()).map(|value| kept(value).to_owned());
     }
+}
+
+/// As much of a client's text as a record keeps: the last exchanges stay in memory, and anybody may send long paths.
+fn kept(text: &str) -> &str {
+    const MOST: usize = 1024;
+    let cut = || (0..=MOST).rev().find_map(|end| text.get(..end)).unwrap_or_default();
+    if text.len() <= MOST { text } else { cut() }
 }
 
 /// Makes the request's body ask for usage, if it streams and does not say. Fails with the answer to a broken body.

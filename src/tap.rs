@@ -251,7 +251,7 @@ impl<B: Body<Data = Bytes>> ResponseTap<B> {
         if self.multiplexed {
             let now = open.shared.clock.now();
             // Flow control holds a stream back without a pending write: the frame's own wait shows it, since it was read.
-            if upstream.read_returned().is_some_and(|read| now.since(read) > STALL) {
+            if now.since(upstream.in_hand_since(arrival)) > STALL {
                 exchange.taint();
             }
             exchange.data(arrival, bytes, Nanos::ZERO);

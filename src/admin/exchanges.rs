@@ -8,8 +8,10 @@ use crate::{
 
 /// What is said of a query that can't be answered.
 const KNOWN: &str = "known are trace_id (32 hexadecimal digits), id (16 hexadecimal digits), upstream, model, outcome, \
-                     and limit (how many at most; 100 if it is left out)";
+                     and limit (how many at most, up to 1000; 100 if it is left out)";
 const DEFAULT_LIMIT: usize = 100;
+/// Some 2 MiB of text. More would keep the admin's one thread from `/healthz` and `/metrics` for too long.
+const MOST: usize = 1000;
 
 /// Which records are asked for: those that fit everything that was said.
 #[derive(Default, Debug)]
@@ -28,7 +30,8 @@ struct Wanted {
 /// If the query has a parameter that is not known, is there twice, or can't be read: a sentence for whoever asked.
 pub(super) fn page(recent: &Recent, query: &str) -> Result<String, String> {
     let wanted = Wanted::read(query)?;
-    let found = recent.newest(wanted.limit.unwrap_or(DEFAULT_LIMIT), |exchange| wanted.takes(&exchange.observation));
+    let found =
+        recent.newest(wanted.limit.unwrap_or(DEFAULT_LIMIT).min(MOST), |exchange| wanted.takes(&exchange.observation));
     Ok(Recent::json(&found))
 }
 

@@ -84,13 +84,10 @@ async fn once(
         tell(&format!("this run failed: {refused}"));
         return None;
     }
-    let results = match bench.measure(stop, |_| {}).await {
-        Ok(results) => results,
-        Err(error) => {
-            tell(&format!("this run failed: {error}"));
-            return None;
-        }
-    };
+    let (results, written) = bench.measure(stop, |_| {}).await;
+    if let Err(error) = written {
+        tell(&error.to_string());
+    }
     *printed = print(bench, &results);
     let run = Run::of(&bench.plan, &results);
     if run.is_none() && !stop.is_asked() {

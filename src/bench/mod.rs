@@ -110,11 +110,9 @@ impl Bench {
     }
 
     /// Carries the whole plan out once, with its progress shown and its records written, and tells `over` of each request;
-    /// no result is printed. Warm-ups are the caller's.
-    ///
-    /// # Errors
-    /// If records can't be written.
-    async fn measure(&mut self, stop: &Stop, mut over: impl FnMut(&Done)) -> io::Result<Results> {
+    /// no result is printed. Warm-ups are the caller's. What was measured is there even if the records could not be written,
+    /// which the second half tells: it was paid for.
+    async fn measure(&mut self, stop: &Stop, mut over: impl FnMut(&Done)) -> (Results, io::Result<()>) {
         let asks = Arc::new(self.asks());
         self.round += 1;
         let plan = &self.plan;
@@ -136,9 +134,9 @@ impl Bench {
         });
         let results = results.await;
         progress.end(plan);
-        written?;
-        self.records.as_mut().map_or(Ok(()), io::Write::flush)?;
-        Ok(results)
+        let flushed = self.records.as_mut().map_or(Ok(()), io::Write::flush);
+        let unwritten = |error: io::Error| io::Error::new(error.kind(), format!("--records: {error}"));
+        (results, written.and(flushed).map_err(unwritten))
     }
 }
 
@@ -189,9 +187,10 @@ async fn once(bench: &mut Bench, arguments: &BenchArgs, stop: &Stop) -> io::Resu
             watch.over(&done.trace_id);
         }
     };
-    let results = bench.measure(stop, over).await?;
+    let (results, written) = bench.measure(stop, over).await;
     let joined = watch.map(|watch| via::join(&results, watch.end()));
     print(&output(bench, &results, joined.as_ref(), arguments.json))?;
+    written?;
     let mut all = results.cells.iter().flat_map(|cell| &cell.targets).flatten();
     if all.any(|done| done.error.is_none()) {
         return Ok(ExitCode::SUCCESS);

@@ -34,6 +34,7 @@ pub(super) fn bench(arguments: &BenchArgs) -> Result<Bench, String> {
         }
     }
     let plan = Plan::new(arguments, urls.len())?;
+    one_key_for_one_host(arguments)?;
     let fields = fields(&arguments.fields)?;
     let mut config = config(&urls)?;
     // Each is handed out once, and kept by whoever takes it.
@@ -121,7 +122,7 @@ fn dialect(written: Option<&str>, upstream: &Upstream) -> Result<Dialect, String
     })
 }
 
-/// The key, if there is one. That of the usual variable goes to its vendor or to this machine, and to nobody else
+/// The key, if there is one. That of the usual variable goes to its vendor, by TLS, or to this machine, and to nobody else
 /// unless the user says so.
 fn key(named: Option<&str>, dialect: Dialect, upstream: &Upstream) -> Result<Option<String>, String> {
     let read = |name: &str| std::env::var(name).ok().map(|key| key.trim().to_owned()).filter(|key| !key.is_empty());
@@ -129,11 +130,28 @@ fn key(named: Option<&str>, dialect: Dialect, upstream: &Upstream) -> Result<Opt
         let missing = || format!("--key-env {name}: there is no such environment variable, or it is empty");
         return read(name).map(Some).ok_or_else(missing);
     }
-    let here = upstream.host == "localhost" || upstream.host.parse().is_ok_and(|address: IpAddr| address.is_loopback());
-    if !here && !api::is_home(dialect, &upstream.host) {
+    if !is_here(&upstream.host) && !(upstream.tls && api::is_home(dialect, &upstream.host)) {
         return Ok(None);
     }
     Ok(api::key_variables(dialect).iter().find_map(|name| read(name)))
+}
+
+/// Whether this host is this machine.
+fn is_here(host: &str) -> bool {
+    let address = host.trim_matches(['[', ']']).parse();
+    host == "localhost" || address.is_ok_and(|address: IpAddr| address.is_loopback())
+}
+
+/// A key goes to no stranger: two providers want two keys, or `--header` for what both may see.
+fn one_key_for_one_host(arguments: &BenchArgs) -> Result<(), String> {
+    let host = |url: &str| url.parse::<http::Uri>().ok().and_then(|uri| uri.host().map(str::to_owned));
+    let (Some(second), [name]) = (&arguments.compare, arguments.key_env.as_slice()) else { return Ok(()) };
+    let hosts = [host(&arguments.url), host(second)];
+    // This machine is trusted: a gauge in front of the provider is the usual other one.
+    if hosts[0] == hosts[1] || hosts.iter().flatten().any(|host| is_here(host)) {
+        return Ok(());
+    }
+    Err(format!("--key-env {name}: the key would go to both providers; name one for each, as --key-env {name},OTHER"))
 }
 
 fn read_header(written: &str) -> Result<(HeaderName, HeaderValue), String> {

@@ -113,6 +113,12 @@ impl ConnStats {
         self.read_returned.load()
     }
 
+    /// Since when the bytes that arrived at `arrival`, which were read last, have been in this program's hands. Where many
+    /// streams share the connection others' bytes may have been read since, and `arrival` itself is the return of a read.
+    pub fn in_hand_since(&self, arrival: Stamp) -> Stamp {
+        if self.many_streams.load(Ordering::Relaxed) { arrival } else { self.read_returned().unwrap_or(arrival) }
+    }
+
     /// Whether the kernel stamped every read whose stamp is `since` or later.
     pub fn stamped_by_kernel(&self, since: Stamp) -> bool {
         !self.many_streams.load(Ordering::Acquire) && self.last_user_read.load().is_none_or(|last| last < since)

@@ -91,7 +91,7 @@ fn what_is_no_stream_has_no_ttft_and_says_so() {
 
 #[test]
 fn flags_that_mean_nothing_are_refused_with_what_would_do() {
-    let cases: [(&[&str], &str); 9] = [
+    let cases: [(&[&str], &str); 10] = [
         (&["--url", "ftp://x", "--model", "m"], "--url \"ftp://x\": a URL starts with `http://` or `https://`"),
         (&["--url", "http://a", "--compare", "b", "--model", "m"], "--compare \"b\": a URL starts with"),
         (
@@ -99,6 +99,10 @@ fn flags_that_mean_nothing_are_refused_with_what_would_do() {
             "--dialect \"grpc\": must be one of openai_chat, ",
         ),
         (&["--url", "http://a", "--model", "m", "--key-env", "NOT_THERE"], "--key-env NOT_THERE: there is no such"),
+        (
+            &["--url", "https://a", "--compare", "https://b", "--model", "m", "--key-env", "PATH"],
+            "--key-env PATH: the key would go to both providers",
+        ),
         (&["--url", "http://a", "--model", "m,n"], "--model: two are for two providers"),
         (&["--url", "http://a", "--model", "m", "--header", "secret"], "--header \"secret\": wanted is NAME: VALUE"),
         (&["--url", "http://a", "--model", "m", "--field", "a=b"], "its value is not JSON"),

@@ -141,7 +141,7 @@ pub(super) const CLOCKS: [Clocks; 12] = [
 
 /// The provider's TTFT where it begins and ends as ours does: [`crate::observation::Observation::paired_ttft`].
 fn server_ttft(gauge: &Record) -> Option<f64> {
-    let other = ["server_ttft_of_head", "hidden_reasoning", "summarised_reasoning"];
+    let other = ["server_ttft_of_head", "server_ttft_behind_queue", "hidden_reasoning", "summarised_reasoning"];
     let comparable = !gauge.flags.iter().any(|flag| other.contains(&flag.as_str()));
     gauge.server_reported_s.get("ttft").copied().filter(|_| comparable)
 }
@@ -234,7 +234,7 @@ mod tests {
 
     #[test]
     fn a_server_ttft_of_something_else_is_not_compared() {
-        for flag in ["server_ttft_of_head", "hidden_reasoning", "summarised_reasoning"] {
+        for flag in ["server_ttft_of_head", "server_ttft_behind_queue", "hidden_reasoning", "summarised_reasoning"] {
             let mut gauge = Record::default();
             gauge.server_reported_s.insert("ttft".to_owned(), 0.18);
             assert_eq!(server_ttft(&gauge), Some(0.18));

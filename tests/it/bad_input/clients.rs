@@ -205,6 +205,17 @@ fn only_path(options: WorldOptions) -> WorldOptions {
     WorldOptions { config, ..options }
 }
 
+/// The last exchanges stay in memory, and anybody may send long paths.
+#[tokio::test(start_paused = true)]
+async fn of_a_long_path_the_record_keeps_the_beginning() {
+    let mut world = World::new(only_path(WorldOptions::default()));
+    let mut client = world.client();
+    client.send(format!("GET /{} HTTP/1.1\r\nHost: a\r\n\r\n", "x".repeat(5000))).await;
+    own_answer(&mut client, "404 Not Found", "no_route").await;
+    let record = only_record(&mut world, Outcome::ClientError, Some(404)).await;
+    assert_eq!(record.path, Some(format!("/{}", "x".repeat(1023))));
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_path_without_a_route_is_told_so() {
     let mut world = World::new(only_path(WorldOptions::default()));
