@@ -301,7 +301,11 @@ mod tests {
             for (pass, step, kind) in events {
                 clocks.pass(pass);
                 match kind {
-                    0 if step.unsigned_abs() > TOLERANCE => clocks.ahead.set(clocks.ahead.get() + step),
+                    0 if step.unsigned_abs() > TOLERANCE => {
+                        // Of two steps between looks only the sum can be seen: here each is looked at before the next.
+                        offset.arrival(clocks.wall(), clocks.stamp(), clocks.wall(), || clocks.look());
+                        clocks.ahead.set(clocks.ahead.get() + step);
+                    }
                     1 | 2 => lying.push_back((clocks.wall(), clocks.now.get())),
                     _ => {
                         // A step taken back before anybody looks can't be seen.
