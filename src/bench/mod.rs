@@ -31,6 +31,7 @@ use crate::{
     app::{self, Stop},
     cli::BenchArgs,
     config::ConfigError,
+    figures,
     observation::Outcome,
 };
 
@@ -212,7 +213,7 @@ fn output(bench: &Bench, results: &Results, joined: Option<&Joined<'_>>, as_json
         }
         return format!("{value:#}\n");
     }
-    let width = setup::width();
+    let width = figures::width();
     let names: Vec<&str> = targets.iter().map(|target| &*target.name).collect();
     let mut text = table::text(plan, &names, results, width);
     if targets.len() > 1 {

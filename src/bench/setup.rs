@@ -1,6 +1,6 @@
 //! From flags to what can be asked: addresses, dialects, keys.
 
-use std::{fs::OpenOptions, io, io::BufWriter, net::IpAddr, path::Path, sync::Arc};
+use std::{fs::OpenOptions, io::BufWriter, net::IpAddr, path::Path, sync::Arc};
 
 use http::{HeaderName, HeaderValue};
 use serde_json::{Map, Value};
@@ -209,14 +209,4 @@ impl Target {
         let scheme = if self.upstream.tls { "https" } else { "http" };
         format!("{scheme}://{}{}:", self.upstream.authority, self.path.path())
     }
-}
-
-/// The columns of standard output; absent if it is no terminal, where lines have no end.
-pub(super) fn width() -> Option<u16> {
-    let out = io::stdout();
-    if !io::IsTerminal::is_terminal(&out) {
-        return None;
-    }
-    let size = rustix::termios::tcgetwinsize(&out).ok()?;
-    Some(if size.ws_col > 0 { size.ws_col } else { 80 })
 }

@@ -81,4 +81,29 @@ impl Record {
     pub fn parse(line: &str) -> Result<Self, serde_json::Error> {
         serde_json::from_str(line)
     }
+
+    /// The provider's own TTFT in seconds, if it begins and ends where ours does; absent where
+    /// [`crate::observation::Observation::paired_ttft`] is for what the provider says.
+    pub fn comparable_server_ttft(&self) -> Option<f64> {
+        const NOT: [&str; 4] =
+            ["hidden_reasoning", "summarised_reasoning", "server_ttft_of_head", "server_ttft_behind_queue"];
+        let comparable = !self.flags.iter().any(|flag| NOT.contains(&flag.as_str()));
+        self.server_reported_s.get("ttft").copied().filter(|_| comparable)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_ttft_of_something_else_is_not_compared() {
+        for flag in ["server_ttft_of_head", "server_ttft_behind_queue", "hidden_reasoning", "summarised_reasoning"] {
+            let mut gauge = Record::default();
+            gauge.server_reported_s.insert("ttft".to_owned(), 0.18);
+            assert_eq!(gauge.comparable_server_ttft(), Some(0.18));
+            gauge.flags.push(flag.to_owned());
+            assert_eq!(gauge.comparable_server_ttft(), None, "{flag}");
+        }
+    }
 }

@@ -1,5 +1,7 @@
 //! Numbers and tables as people read them.
 
+use std::io::{self, IsTerminal as _};
+
 use comfy_table::{CellAlignment, LineStyle, Table, TableStyle};
 
 /// What stands for a number that was not observed.
@@ -20,6 +22,16 @@ pub fn table(head: &[&str], numbers: std::ops::Range<usize>, width: Option<u16>)
         }
     }
     table
+}
+
+/// The columns of standard output; absent if it is no terminal, where lines have no end.
+pub fn width() -> Option<u16> {
+    let out = io::stdout();
+    if !out.is_terminal() {
+        return None;
+    }
+    let size = rustix::termios::tcgetwinsize(&out).ok()?;
+    Some(if size.ws_col > 0 { size.ws_col } else { 80 })
 }
 
 /// A time in seconds, shown in the unit that suits it.

@@ -17,7 +17,7 @@ mod text;
 use std::{
     collections::BTreeMap,
     fs,
-    io::{self, IsTerminal as _, Write as _},
+    io::{self, Write as _},
     path::Path,
     process::ExitCode,
 };
@@ -27,7 +27,10 @@ use self::{
     tables::Room,
     tally::{Report, Scope},
 };
-use crate::cli::{ReportArgs, ReportFormat};
+use crate::{
+    cli::{ReportArgs, ReportFormat},
+    figures::width,
+};
 
 /// Rows that a terminal is shown.
 const TERMINAL: Room = Room { pairs: 20, sliced: 4 };
@@ -43,7 +46,7 @@ pub fn main(arguments: &ReportArgs) -> io::Result<ExitCode> {
     if let Some(output) = &arguments.output {
         refuse_to_overwrite(output, &arguments.files)?;
     }
-    let made = make(arguments, width(arguments))?;
+    let made = make(arguments, if arguments.output.is_some() { None } else { width() })?;
     match &arguments.output {
         Some(output) => fs::write(output, made)
             .map_err(|error| io::Error::new(error.kind(), format!("can't write {}: {error}", output.display())))?,
@@ -92,13 +95,4 @@ fn refuse_to_overwrite(output: &Path, files: &[impl AsRef<Path>]) -> io::Result<
         return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
     }
     Ok(())
-}
-
-/// Columns of the terminal the report goes to; absent if it goes elsewhere.
-fn width(arguments: &ReportArgs) -> Option<u16> {
-    if arguments.output.is_some() || !io::stdout().is_terminal() {
-        return None;
-    }
-    let size = rustix::termios::tcgetwinsize(io::stdout()).ok();
-    Some(size.map(|size| size.ws_col).filter(|columns| *columns > 0).unwrap_or(80))
 }

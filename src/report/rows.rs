@@ -228,6 +228,18 @@ impl Log {
     }
 }
 
+#[cfg(test)]
+impl Log {
+    /// The log of these lines.
+    pub(super) fn of(lines: &[&str]) -> Self {
+        let mut log = Self::default();
+        for line in lines {
+            log.add(&Record::parse(line).unwrap());
+        }
+        log
+    }
+}
+
 fn numbers(record: &Record) -> [f64; COLUMNS] {
     let mut numbers = [f64::NAN; COLUMNS];
     let mut set = |column: Column, number: Option<f64>| {
@@ -241,7 +253,7 @@ fn numbers(record: &Record) -> [f64; COLUMNS] {
     // The time a provider took to say no is not the time it takes to answer.
     let answered = record.status.is_none_or(|status| status == 101 || (200..300).contains(&status));
     let server = |phase: &str| record.server_reported_s.get(phase).copied().filter(|_| answered);
-    let paired = record.ttft_s.zip(server("ttft")).filter(|_| comparable(record));
+    let paired = record.ttft_s.zip(record.comparable_server_ttft()).filter(|_| answered);
     set(Column::Ttft, record.ttft_s);
     set(Column::AnswerTtft, record.answer_ttft_s);
     set(Column::ClientTtft, record.client_ttft_s);
@@ -272,12 +284,6 @@ fn numbers(record: &Record) -> [f64; COLUMNS] {
 
 /// The provider's TTFT begins behind a queue of unknown length: it is no whole TTFT.
 const BEHIND_QUEUE: &str = "server_ttft_behind_queue";
-
-/// Whether the provider's TTFT is of the token that was seen, as [`crate::observation::Observation::paired_ttft`] has it.
-fn comparable(record: &Record) -> bool {
-    const NOT: [&str; 4] = ["hidden_reasoning", "summarised_reasoning", "server_ttft_of_head", BEHIND_QUEUE];
-    !record.flags.iter().any(|flag| NOT.contains(&flag.as_str()))
-}
 
 /// Whether a complete reply should have token counts, as `streamgauge_no_usage_total` has it.
 fn generates(record: &Record) -> bool {

@@ -150,19 +150,10 @@ fn spans(rows: &[&Row]) -> (Option<f64>, Option<f64>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::figures::Record;
-
-    fn log(lines: &[&str]) -> Log {
-        let mut log = Log::default();
-        for line in lines {
-            log.add(&Record::parse(line).unwrap());
-        }
-        log
-    }
 
     #[test]
     fn a_session_is_the_sum_of_its_calls() {
-        let log = log(&[
+        let log = Log::of(&[
             r#"{"time":"2026-01-31T12:00:00Z","outcome":"complete","session":"a","wall_s":11.0,"output_tokens":1001,
                 "output_tokens_per_second":100.0,"stages_s":{"first_output_wait":1.0,"generation":10.0}}"#,
             r#"{"time":"2026-01-31T12:00:10Z","outcome":"rate_limited","session":"a","wall_s":5.0,
@@ -185,7 +176,7 @@ mod tests {
 
     #[test]
     fn what_can_t_be_worked_out_is_absent() {
-        let log = log(&[r#"{"outcome":"complete","session":"a","wall_s":1.0}"#]);
+        let log = Log::of(&[r#"{"outcome":"complete","session":"a","wall_s":1.0}"#]);
         let session = &of(&log).longest[0];
         assert!(session.inference_at.is_empty() && session.span_s.is_none() && session.tokens_per_second.is_none());
         assert_eq!(of(&Log::default()).sessions, 0);

@@ -420,19 +420,10 @@ fn reported(log: &Log, pair: usize, rows: &[&Row]) -> Option<Reported> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::figures::Record;
-
-    fn log(lines: &[&str]) -> Log {
-        let mut log = Log::default();
-        for line in lines {
-            log.add(&Record::parse(line).unwrap());
-        }
-        log
-    }
 
     #[test]
     fn deadlines_count_those_who_never_got_a_token() {
-        let log = log(&[
+        let log = Log::of(&[
             r#"{"stream":true,"outcome":"complete","ttft_s":0.3}"#,
             r#"{"stream":true,"outcome":"complete","ttft_s":0.7}"#,
             r#"{"stream":false,"outcome":"rate_limited","endpoint":"chat","status":429}"#,
@@ -459,7 +450,7 @@ mod tests {
     fn stages_add_up_exactly() {
         let line = r#"{"upstream":"u","outcome":"complete","wall_s":0.100000003,
             "stages_s":{"first_output_wait":0.1,"generation":0.000000001,"tail":0.000000002}}"#;
-        let log = log(&vec![line; 1_000]);
+        let log = Log::of(&vec![line; 1_000]);
         let upstream = &upstreams(&log)[0];
         assert_eq!((upstream.requests, upstream.wall_s), (1_000, 100.000_003));
         let sums: Vec<_> = upstream.stages.iter().map(|stage| (stage.stage.as_str(), stage.sum_s)).collect();

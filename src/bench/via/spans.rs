@@ -89,7 +89,7 @@ pub(super) const CLOCKS: [Clocks; 12] = [
         from: "request out",
         to: "first output",
         ours: Some(|record| record.ttft_s),
-        provider: Some(server_ttft),
+        provider: Some(Record::comparable_server_ttft),
         absent: NO_STREAM,
     },
     Clocks {
@@ -138,13 +138,6 @@ pub(super) const CLOCKS: [Clocks; 12] = [
         absent: "no answer had an end",
     },
 ];
-
-/// The provider's TTFT where it begins and ends as ours does: [`crate::observation::Observation::paired_ttft`].
-fn server_ttft(gauge: &Record) -> Option<f64> {
-    let other = ["server_ttft_of_head", "server_ttft_behind_queue", "hidden_reasoning", "summarised_reasoning"];
-    let comparable = !gauge.flags.iter().any(|flag| other.contains(&flag.as_str()));
-    gauge.server_reported_s.get("ttft").copied().filter(|_| comparable)
-}
 
 /// What lies between two clocks: formed of each request by itself, client's record first.
 pub(super) struct Between {
@@ -195,13 +188,13 @@ pub(super) const BETWEEN: [Between; 8] = [
         name: "outside server",
         key: "outside_server",
         ends: "the gauge's TTFT less the provider's",
-        of: |_, gauge| Some((gauge.ttft_s? - server_ttft(gauge)?).max(0.0)),
+        of: |_, gauge| Some((gauge.ttft_s? - gauge.comparable_server_ttft()?).max(0.0)),
     },
     Between {
         name: "outside server, by the client",
         key: "outside_server_from_client",
         ends: "its TTFT less the provider's",
-        of: |client, gauge| Some((client.ttft_s? - server_ttft(gauge)?).max(0.0)),
+        of: |client, gauge| Some((client.ttft_s? - gauge.comparable_server_ttft()?).max(0.0)),
     },
     Between {
         name: "total, client − gauge",
@@ -231,17 +224,6 @@ pub(super) const STAGES: [(&str, &str); 13] = [
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_server_ttft_of_something_else_is_not_compared() {
-        for flag in ["server_ttft_of_head", "server_ttft_behind_queue", "hidden_reasoning", "summarised_reasoning"] {
-            let mut gauge = Record::default();
-            gauge.server_reported_s.insert("ttft".to_owned(), 0.18);
-            assert_eq!(server_ttft(&gauge), Some(0.18));
-            gauge.flags.push(flag.to_owned());
-            assert_eq!(server_ttft(&gauge), None, "{flag}");
-        }
-    }
 
     #[test]
     fn the_stages_are_those_of_records() {
