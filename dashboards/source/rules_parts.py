@@ -39,8 +39,8 @@ class Alert:
 
 
 def now(series, shown='printf "%.0f"', labels=("upstream", "model"), more=""):
-    """In a text: what this series has now for the labels of the alert; nothing where it has nothing."""
+    """In a text: what this series has now for the labels of the alert; `unknown` where it has nothing."""
     wanted = ",".join([f"{label}=%q" for label in labels] + ([more] if more else []))
     values = " ".join(f"$labels.{label}" for label in labels)
     asked = f'printf `{series}{{{wanted}}}` {values} | query'
-    return f"{{{{ with {asked} }}}}{{{{ . | first | value | {shown} }}}}{{{{ end }}}}"
+    return f"{{{{ with {asked} }}}}{{{{ . | first | value | {shown} }}}}{{{{ else }}}}unknown{{{{ end }}}}"
