@@ -6,7 +6,6 @@ from .rules_tests import CADENCE, COARSE, FINE, LOADS, Fires, Silent, counter, g
 OF = 'upstream="a",model="m"'
 LABELS = {"upstream": "a", "model": "m"}
 HOUR, DAY, WEEK = 60, 24 * 60, 7 * 24 * 60
-NO_TEXT = "?"
 # Minutes from an hour on in which something is as it should not be.
 LATE = 130
 
@@ -38,7 +37,13 @@ WAIT = f"streamgauge_ttft_oldest_wait_seconds{{{OF}}}"
 FAST = deadline([(120, 2), (70, 0.2)], [(120, 0), (70, 1.8)])
 BURN = [
     (
-        Fires("LLMTTFTDeadlineBurnFast", 175, 130, {"deadline": FAST}, LABELS | {"deadline": "0.6"}, NO_TEXT, NO_TEXT),
+        Fires("LLMTTFTDeadlineBurnFast", 175, 130, {"deadline": FAST}, LABELS | {"deadline": "0.6"}, "90% of the streams of m at a had no first token within 0.6 s",
+            """
+            Of the streams asked for in 5m; in 1h it was 82.5% of 120, and usually (7 days) 0%. Counted from the
+            departure of the request, with those that failed or never answered: the provider's time and the
+            network's. Clients who left before are in neither.
+            """,
+        ),
         [
             Silent("a sixth of the traffic", {"deadline": deadline([(120, 0.33), (70, 0.03)], [(120, 0), (70, 0.3)])}),
             Silent("a deadline that this model usually misses", {"deadline": deadline([(120, 1.6), (70, 0.2)], [(120, 0.4), (70, 1.8)])}),
@@ -50,7 +55,11 @@ BURN = [
         Fires(
             "LLMTTFTDeadlineNotCounted", 80, 10,
             {"deadline": deadline([(90, 2)], [(90, 0)], seconds="0.5"), "ttft": ttft((90, {0.28: 2}))},
-            {"deadline": "0.6"}, NO_TEXT, NO_TEXT,
+            {"deadline": "0.6"}, "The deadline of 0.6 s is not counted, so its alerts can't fire",
+            """
+            First tokens come (at least 30 in 30 minutes), but no series of streamgauge_ttft_deadline_total has
+            deadline="0.6". Put it into the gauge's metrics.deadlines, or one that is there into these rules.
+            """,
         ),
         [
             Silent("the deadline that is counted", {"deadline": deadline([(90, 2)], [(90, 0)], seconds="0.6")}),
@@ -67,7 +76,11 @@ WAITS = [
                 "deadline": deadline([(100, 2), (10, 0)], [(100, 0), (10, 2)]),
                 "ttft": ttft((97, {0.28: 2}), (14, {0.28: 0})),
             },
-            LABELS, NO_TEXT, NO_TEXT,
+            LABELS, "No stream of m at a gets a first token; the oldest has waited 1m 5s",
+            """
+            At least three streams missed a deadline in 5 minutes, and none had a first token. The wait runs from
+            the request's departure to the scrape: the provider's time and the network's.
+            """,
         ),
         [
             Silent("other streams still get their first token", {"ttft": ttft((97, {0.28: 2}), (14, {0.28: 0.5}))}),
@@ -79,7 +92,12 @@ WAITS = [
         Fires(
             "LLMFirstTokenOverdue", 105, 99,
             {"wait": {WAIT: gauge((100, 0), (1, 20), (10, 65))}, "ttft": ttft((111, {0.28: 1}))},
-            LABELS, NO_TEXT, NO_TEXT,
+            LABELS, "A stream of m at a has waited 1m 5s for its first token",
+            """
+            The longest wait now, from the request's departure to the scrape. Usual is a TTFT of 275ms (median of 7
+            days); first tokens in the last 5 minutes: 5. The provider's time and the network's. One request that
+            hangs among many that don't is often a lost connection: see limits.first_byte.
+            """,
         ),
         [
             Silent("a wait of 28 s", {"wait": {WAIT: gauge((100, 0), (1, 20), (10, 28))}}),
@@ -96,7 +114,13 @@ def slow(rate=1.0, usual=0.0, end=0):
 
 BURN_SLOW = [
     (
-        Fires("LLMTTFTDeadlineBurnSlow", 23 * HOUR, 20 * HOUR, {"deadline": slow()}, LABELS | {"deadline": "0.6"}, NO_TEXT, NO_TEXT),
+        Fires("LLMTTFTDeadlineBurnSlow", 23 * HOUR, 20 * HOUR, {"deadline": slow()}, LABELS | {"deadline": "0.6"}, "30% of the streams of m at a had no first token within 0.6 s",
+            """
+            Of the streams asked for in 30m; in 6h it was 25% of 1440, and usually (7 days) 5.455%. Counted from the
+            departure of the request, with those that failed or never answered: the provider's time and the
+            network's. Clients who left before are in neither.
+            """,
+        ),
         [
             Silent("a twentieth of the traffic", {"deadline": slow(rate=0.05)}),
             Silent("a deadline that this model usually misses", {"deadline": slow(usual=0.2)}),
@@ -116,7 +140,7 @@ LONG, SHORT = 1.3, 0.25  # TTFT of prompts of 5k to 20k tokens, and of up to 200
 
 
 # Of two lengths of prompt, a day (or a week) ago and now: the share of the short ones, then and now.
-def mix(share, then=0.9, slower=1.0, rate=2.0, day=DAY):
+def mix(share, then=0.7, slower=1.0, rate=2.0, day=DAY):
     def phases(value, before, after):
         return (3 * HOUR, {value: rate * before}), (day - 3 * HOUR, None), (HOUR, {value: rate * before}), (LATE, {value * slower: rate * after})
 
@@ -128,7 +152,7 @@ def unknown(given):
     return {name.replace("5k_20k", "unknown"): values for name, values in given.items() if "0_200" not in name}
 
 
-def mixed_ttft(share, then=0.9, slower=1.0, rate=2.0, day=DAY):
+def mixed_ttft(share, then=0.7, slower=1.0, rate=2.0, day=DAY):
     def seen(part, factor=1.0):
         return {SHORT * factor: rate * part, LONG * factor: rate * (1 - part)}
 
@@ -145,8 +169,11 @@ LAST_WEEK = [
     (
         Fires(
             "LLMTTFTRegressionVsLastWeek", AT_WEEK, WEEK + HOUR,
-            {"ttft": week(), "input": mix(0.9, slower=2, day=WEEK), "tokens": cached(0.6, WEEK)},
-            LABELS, NO_TEXT, NO_TEXT,
+            {"ttft": week(), "input": mix(0.7, slower=2, day=WEEK), "tokens": cached(0.6, WEEK)},
+            LABELS, "TTFT of m at a is 2.00 times that of last week",
+            f"""
+            The median of 30 minutes is 550ms (n = 60). {TTFT_IS}
+            """,
         ),
         [
             Silent("a tenth of the traffic", {"ttft": week(rate=0.2)}),
@@ -163,7 +190,11 @@ MIX = [
         Fires(
             "LLMTTFTRegressionMixAdjusted", DAY + 2 * HOUR + 15, DAY + HOUR,
             {"input": mix(0.3, slower=2), "ttft": mixed_ttft(0.3, slower=2), "tokens": cached(0.6)},
-            LABELS, NO_TEXT, NO_TEXT,
+            LABELS, "Prompts of the same length wait 2.38 times as long for m at a",
+            f"""
+            Usual for the prompts of now, at this hour: 1.02s; it is 2.432s. Means of the medians of classes of input
+            tokens, of 100% of n = 60. {TTFT_IS}
+            """,
         ),
         [
             Silent("the prompts have become longer, each length is as fast", {"input": mix(0.3, slower=1)}),
@@ -200,7 +231,10 @@ BASELINES = [
         Fires(
             "LLMTTFTRegressionVsBaseline", AT_DAY, DAY + 2 * HOUR,
             {"usual": history((DAY, 0.275)), "ttft": day(), "input": day_mix(2), "tokens": day_cached(0.6)},
-            LABELS, NO_TEXT, NO_TEXT,
+            LABELS, "TTFT of m at a is 550ms, more than it is in a usual week",
+            f"""
+            The median of 30 minutes (n = 60); the median of 7 days is 275ms, its spread (sigma) 0s. {TTFT_IS}
+            """,
         ),
         [
             Silent("a tenth of the traffic", {"ttft": day(rate=0.2)}),
@@ -215,7 +249,11 @@ BASELINES = [
         Fires(
             "LLMTTFTSlowerLessCached", AT_DAY, DAY + 2 * HOUR,
             {"usual": history((DAY, 0.275)), "ttft": day(), "tokens": day_cached(0.2)},
-            LABELS, NO_TEXT, NO_TEXT,
+            LABELS, "TTFT of m at a has risen to 550ms, with 40% less of the input cached",
+            f"""
+            Cached is 20% of the input tokens as the provider counts them, usual at this hour is 60%. Median TTFT of
+            30 minutes, n = 60. {TTFT_IS}
+            """,
         ),
         [
             Silent("the cache holds as much", {"tokens": day_cached(0.6)}),
@@ -247,7 +285,12 @@ def load(busy=1.3, usual=0.45, alone=0.25, rate=2.0, of="9_16"):
 
 SHAPE = [
     (
-        Fires("LLMSpeedRegression", DAY + 2 * HOUR + 15, DAY + HOUR, {"tpot": tpot()}, LABELS, NO_TEXT, NO_TEXT),
+        Fires("LLMSpeedRegression", DAY + 2 * HOUR + 15, DAY + HOUR, {"tpot": tpot()}, LABELS, "Output of m at a takes 1.55 times as long per token as usual at this hour",
+            """
+            Median of 30 minutes 22.5ms a token, usual 14.5ms (n = 60). From the first to the last output event,
+            divided by the tokens between: the provider's time. Streams that a client held back are left out.
+            """,
+        ),
         [
             Silent("a tenth of the traffic", {"tpot": tpot(rate=0.2)}),
             Silent("this hour is usually so slow", {"tpot": tpot(then=0.0225)}),
@@ -255,7 +298,11 @@ SHAPE = [
         ],
     ),
     (
-        Fires("LLMTTFTTailInconsistent", DAY + 2 * HOUR + 15, DAY + HOUR, {"ttft": tail()}, LABELS, NO_TEXT, NO_TEXT),
+        Fires("LLMTTFTTailInconsistent", DAY + 2 * HOUR + 15, DAY + HOUR, {"ttft": tail()}, LABELS, "One stream in a hundred of m at a waits 26 times as long as the middle one",
+            f"""
+            P99 7.2s, median 275.5ms of TTFT in 5 minutes (n = 300). {TTFT_IS}
+            """,
+        ),
         [
             Silent("half of the requests", {"ttft": tail(rate=30)}),
             Silent("a tail that is usual at this hour", {"ttft": tail(usual=0.02)}),
@@ -264,7 +311,12 @@ SHAPE = [
         ],
     ),
     (
-        Fires("LLMTTFTDegradesUnderLoad", DAY + 2 * HOUR + 15, DAY + HOUR, load(), LABELS | {"load": "9_16"}, NO_TEXT, NO_TEXT),
+        Fires("LLMTTFTDegradesUnderLoad", DAY + 2 * HOUR + 15, DAY + HOUR, load(), LABELS | {"load": "9_16"}, "m at a is 5.2 times as slow to its first token with 9_16 requests at once",
+            f"""
+            Median TTFT of 30 minutes 1.3s (n = 60), of requests that were alone 250ms (a day). Requests in flight
+            are those through this gauge, at the request's start. {TTFT_IS}
+            """,
+        ),
         [
             Silent("half as slow", {"crowd": load(busy=0.45)["crowd"]}),
             Silent("a third of the traffic", {"crowd": load(rate=0.6)["crowd"]}),
