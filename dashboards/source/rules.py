@@ -1,6 +1,64 @@
-"""Recording rules and alerts."""
+"""The Prometheus rules: how they are written down. What they are is in rules_recording.py and rules_alerts.py."""
+
+import re
+
+from . import rules_alerts, rules_recording
+from .rules_parts import Alert
+
+HEAD = "# Written by dashboards/generate from dashboards/source. Change those, not this file.\n"
+SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
+# A range, an offset, or the value of `for` and `interval`: every place where a rule file has a duration.
+DURATION = re.compile(r"(\[|\boffset |\bfor: |\binterval: )(\d+)([smhdw])\b")
 
 
 def files(time_scale):
     """Name from dashboards/ → text."""
-    return {}
+    pages = {"rules/recording.yml": rules_recording, "rules/alerts.yml": rules_alerts}
+    return {name: scaled(page(source), time_scale) for name, source in pages.items()}
+
+
+def scaled(text, time_scale):
+    """Every duration divided by that. Counts and the seconds that are measured stay."""
+    if time_scale == 1:
+        return text
+
+    def shorter(found):
+        return f"{found[1]}{max(1, round(int(found[2]) * SECONDS[found[3]] * 1000 / time_scale))}ms"
+
+    return DURATION.sub(shorter, text)
+
+
+def page(source):
+    return HEAD + comment(source.ABOUT, 0) + "groups:\n" + "\n".join(group(*words) for words in source.GROUPS)
+
+
+def group(name, interval, about, rules):
+    head = f"{comment(about, 2)}  - name: {name}\n    interval: {interval}\n    rules:\n"
+    return head + "\n".join(alert(rule) if isinstance(rule, Alert) else record(rule) for rule in rules)
+
+
+def record(rule):
+    return f"{comment(rule.why, 6)}      - record: {rule.name}\n{block('expr', rule.expr, 8)}"
+
+
+def alert(rule):
+    head = f"{comment(rule.why, 6)}      - alert: {rule.name}\n{block('expr', rule.expr, 8)}        for: {rule.wait}\n"
+    labels = f"        labels:\n          severity: {rule.severity}\n        annotations:\n"
+    return head + labels + "".join(block(name, text, 10) for name, text in rule.annotations().items())
+
+
+def comment(text, depth):
+    return "".join(f"{' ' * depth}# {line.strip()}\n" for line in text.strip().splitlines())
+
+
+def block(key, text, depth):
+    """A key whose value is this text as it stands; text of one line has no line break behind it."""
+    lines = dedented(text)
+    kind = "|" if len(lines) > 1 and key == "expr" else "|-"
+    return f"{' ' * depth}{key}: {kind}\n" + "".join(f"{' ' * (depth + 2)}{line}\n" for line in lines)
+
+
+def dedented(text):
+    lines = [line for line in text.strip("\n").splitlines() if line.strip()]
+    margin = min(len(line) - len(line.lstrip()) for line in lines)
+    return [line[margin:].rstrip() for line in lines]

@@ -1,0 +1,4 @@
+"""Alerts."""
+
+ABOUT = "Alerts."
+GROUPS = []
