@@ -2,9 +2,12 @@
 
 import json
 
+from .anatomy import anatomy
+from .capacity import capacity
 from .overview import overview
+from .providers import providers
 
-BOARDS = {"overview": overview}
+BOARDS = {"overview": overview, "anatomy": anatomy, "providers": providers, "capacity": capacity}
 
 
 def files():

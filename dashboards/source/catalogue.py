@@ -7,7 +7,8 @@ from pathlib import Path
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "metrics.md"
 PREFIX = "streamgauge_"
 # `labels`: name → its values, or None where they come from a configuration. `bounds`: of a histogram, in order.
-Family = namedtuple("Family", "name kind help labels bounds")
+# `whole`: each configured model has its series from the start. `exemplars`: single exchanges are named in it.
+Family = namedtuple("Family", "name kind help labels bounds whole exemplars")
 
 
 def families(page=PAGE):
@@ -21,7 +22,10 @@ def families(page=PAGE):
     for name, about in re.findall(rf"^### `({PREFIX}\w+)`\n\n(.*?)(?=^##|\Z)", text, re.M | re.S):
         said, kind = about.split("\n\n")[0], re.search(r"^\* (\w+) ·", about, re.M)[1]
         layout = re.search(r"bounds: \[([a-z ]+)\]", about)
-        found[name] = Family(name, kind, said, labels(about), bounds[layout[1]] if layout else None)
+        listed = bounds[layout[1]] if layout else None
+        found[name] = Family(
+            name, kind, said, labels(about), listed, "· from the start" in about, "· exemplars:" in about
+        )
     return found
 
 

@@ -69,7 +69,14 @@ def annotation(name, expr, color, title, text, tags=""):
         "iconColor": color,
         "expr": expr,
         "step": "60s",
-        "target": {"datasource": SOURCE, "expr": expr, "interval": "60s", "refId": "Anno", "range": True, "instant": False},
+        "target": {
+            "datasource": SOURCE,
+            "expr": expr,
+            "interval": "60s",
+            "refId": "Anno",
+            "range": True,
+            "instant": False,
+        },
         "titleFormat": title,
         "textFormat": text,
         "tagKeys": tags,
@@ -93,7 +100,7 @@ ANNOTATIONS = [
 
 
 def board(uid, title, question, since, variables, rows):
-    """A dashboard. `rows`: heading → panels, each as (panel, width, height), which flow from left to right."""
+    """A dashboard. `rows`: heading → panels, which flow from left to right."""
     return {
         "id": None,
         "uid": f"streamgauge-{uid}",
@@ -140,15 +147,17 @@ def link(uid, title):
 
 
 def placed(rows):
+    """The panels, numbered, each beside the one before or below what stands there."""
     x = y = height = number = 0
     for heading, panels in rows.items():
         y, x, number = y + height, 0, number + 1
         grid = {"h": 1, "w": WIDTH, "x": 0, "y": y}
         yield {"type": "row", "title": heading, "id": number, "gridPos": grid, "collapsed": False, "panels": []}
         y, height = y + 1, 0
-        for panel, wide, high in panels:
-            if x + wide > WIDTH:
+        for panel in panels:
+            size = panel["gridPos"]
+            if x + size["w"] > WIDTH:
                 x, y, height = 0, y + height, 0
             number += 1
-            yield {"id": number, "gridPos": {"h": high, "w": wide, "x": x, "y": y}, **panel}
-            x, height = x + wide, max(height, high)
+            yield {**panel, "id": number, "gridPos": {**size, "x": x, "y": y}}
+            x, height = x + size["w"], max(height, size["h"])

@@ -1,7 +1,21 @@
 """Overview: is it slow, and whose fault is it?"""
 
 from .frame import ALERTING, DEADLINE, SINCE, board, link
-from .panels import GOOD_SHARE, TTFT_STEPS, about, fixed, heatmap, hue, matching, prop, query, samples, series, stat, table
+from .panels import (
+    GOOD_SHARE,
+    TTFT_STEPS,
+    about,
+    fixed,
+    heatmap,
+    hue,
+    matching,
+    prop,
+    query,
+    samples,
+    series,
+    stat,
+    table,
+)
 from .queries import (
     FAULTS,
     HANDS,
@@ -21,8 +35,20 @@ from .queries import (
 
 TTFT = "ttft_seconds"
 OURS = "Its time is the provider's, and the network's to it; the gauge's own is not in it."
-HUES = {"provider": "red", "provider, rate limit": "orange", "client or provider, 4xx": "yellow", "client": "blue", "gauge": "purple"}
-HAND_HUES = {"client": "blue", "gauge": "purple", "network and connecting": "yellow", "provider": "orange", "earlier attempts": "red"}
+HUES = {
+    "provider": "red",
+    "provider, rate limit": "orange",
+    "client or provider, 4xx": "yellow",
+    "client": "blue",
+    "gauge": "purple",
+}
+HAND_HUES = {
+    "client": "blue",
+    "gauge": "purple",
+    "network and connecting": "yellow",
+    "provider": "orange",
+    "earlier attempts": "red",
+}
 ALERT = ("alertname", "severity", "upstream", "model")
 DASHED = prop("custom.lineStyle", {"fill": "dash", "dash": [8, 6]})
 
@@ -60,7 +86,7 @@ def tiles():
         about("output_tokens_per_second", "It begins behind the first token, so it is the provider's alone."),
         ("median", quantile(0.5, "output_tokens_per_second", **over)),
         ("n", count("output_tokens_per_second", **over)),
-        "suffix: tok/s",
+        "suffix:tok/s",
     )
     yield stat(
         "Success",
@@ -73,7 +99,9 @@ def tiles():
     )
     yield stat(
         "Rate-limited",
-        about("requests_total", "Answered with 429, or 529 for overload: the provider's limit, reached by your traffic."),
+        about(
+            "requests_total", "Answered with 429, or 529 for overload: the provider's limit, reached by your traffic."
+        ),
         ("share", share("requests_total", 'outcome="rate_limited"', **over)),
         ("n", count("requests_total", **over)),
         "percentunit",
@@ -83,7 +111,10 @@ def tiles():
     first = 'phase="first_output"'
     yield stat(
         "Gauge's overhead, P99",
-        about("overhead_seconds", "Here of the first output. What the gauge cost; it knows no model, so only the upstream is chosen."),
+        about(
+            "overhead_seconds",
+            "Here of the first output. What the gauge cost; it knows no model, so only the upstream is chosen.",
+        ),
         ("P99", quantile(0.99, "overhead_seconds", where=first, **over)),
         ("n", count("overhead_seconds", where=first, **over)),
         steps=(("green", None), ("yellow", 0.001), ("red", 0.005)),
@@ -105,7 +136,8 @@ def slow():
         f"{ends} Bars: samples in each step. Points: single requests, by trace or exchange id.",
         [*percentiles, samples(count(TTFT))],
         steps=TTFT_STEPS,
-    ), 12, 9
+        h=9,
+    )
     yield series(
         "TTFT, median of 5 minutes, by upstream and model",
         ends,
@@ -114,7 +146,8 @@ def slow():
             samples(recorded("ttft_seconds:n_5m"), "n {{upstream}} {{model}}"),
         ],
         steps=TTFT_STEPS,
-    ), 12, 9
+        h=9,
+    )
     half_hour = recorded("ttft_seconds:p50_30m")
     yield series(
         "TTFT, median of 30 minutes: now, yesterday, a week ago",
@@ -130,12 +163,14 @@ def slow():
             matching("^yesterday", DASHED, hue("#b0b0b0")),
             matching("^last week", DASHED, hue("#707070")),
         ],
-    ), 12, 9
+        h=9,
+    )
     yield heatmap(
         "TTFT, distribution",
         f"{ends} Each cell: samples in that bucket. Two bands are two kinds of request (or of cache), which a median hides.",
         buckets(TTFT),
-    ), 12, 9
+        h=9,
+    )
 
 
 def fault():
@@ -147,17 +182,21 @@ def fault():
         stack="normal",
         fill=60,
         overrides=fixed(HAND_HUES),
-    ), 12, 9
+        h=9,
+    )
     yield series(
         "Requests that did not end well, by whose doing",
-        about("requests_total", "Share of all that ended. Which outcome is whose is in the README; a 4xx can be either's."),
+        about(
+            "requests_total", "Share of all that ended. Which outcome is whose is in the README; a 4xx can be either's."
+        ),
         [query(share("requests_total", f'outcome=~"{outcomes}"'), who) for who, outcomes in FAULTS.items()]
         + [samples(count("requests_total"))],
         "percentunit",
         stack="normal",
         fill=60,
         overrides=fixed(HUES),
-    ), 12, 9
+        h=9,
+    )
     yield series(
         "Requests by outcome",
         about("requests_total"),
@@ -166,11 +205,14 @@ def fault():
         stack="normal",
         fill=40,
         overrides=fixed({"complete": "green"}),
-    ), 12, 8
+    )
     wait = 'deadline="$deadline"'
     yield series(
         "Error budget burnt: first token within $deadline s for 95 %",
-        about("ttft_deadline_total", "Share of missed ones over 5 %: at 1 the budget is used up exactly in time; alerts go off at 4 and 10."),
+        about(
+            "ttft_deadline_total",
+            "Share of missed ones over 5 %: at 1 the budget is used up exactly in time; alerts go off at 4 and 10.",
+        ),
         [
             query(recorded("ttft_deadline:missed_ratio_1h", wait) + " / 0.05", "1 h: {{upstream}} {{model}}"),
             query(recorded("ttft_deadline:missed_ratio_6h", wait) + " / 0.05", "6 h: {{upstream}} {{model}}"),
@@ -179,22 +221,30 @@ def fault():
         "none",
         (("green", None), ("yellow", 1), ("orange", 4), ("red", 10)),
         overrides=[matching("^6 h", DASHED)],
-    ), 12, 8
+    )
     paired = "paired_ttft_seconds"
     yield series(
         "The same first tokens by the gauge and by the provider",
-        about(paired, "Means. The gap between the lines is the network and what the provider leaves out of its own account."),
+        about(
+            paired,
+            "Means. The gap between the lines is the network and what the provider leaves out of its own account.",
+        ),
         [query(mean(paired, where=f'side="{side}"'), side) for side in ("gateway", "server")]
         + [samples(count(paired, where='side="gateway"'))],
         steps=TTFT_STEPS,
-    ), 12, 8
+    )
     yield table(
         "Alerts that fire now",
         "From the rules of dashboards/rules. Nothing here is the good case.",
-        {"firing since": (f"1000 * max by ({', '.join(ALERT)}) ({SINCE} and ignoring (alertstate) {ALERTING})", "dateTimeFromNow")},
+        {
+            "firing since": (
+                f"1000 * max by ({', '.join(ALERT)}) ({SINCE} and ignoring (alertstate) {ALERTING})",
+                "dateTimeFromNow",
+            )
+        },
         keys=ALERT,
         none="no alert fires",
-    ), 12, 8
+    )
 
 
 def each():
@@ -205,16 +255,25 @@ def each():
         "TTFT P99": (quantile(0.99, TTFT, **over), "s", None, TTFT_STEPS),
         "with a first token": (count(TTFT, **over), "short", 0, None),
         "tok/s P50": (quantile(0.5, "output_tokens_per_second", **over), "none", 0, None),
-        "success": (share("requests_total", 'outcome="complete"', NOT_THE_CLIENTS, **over), "percentunit", 1, GOOD_SHARE),
+        "success": (
+            share("requests_total", 'outcome="complete"', NOT_THE_CLIENTS, **over),
+            "percentunit",
+            1,
+            GOOD_SHARE,
+        ),
         "rate-limited": (share("requests_total", 'outcome="rate_limited"', **over), "percentunit", 1, None),
     }
     yield table(
         "By upstream and model",
-        about(TTFT, f"{OURS} Over the chosen time; n: requests that ended. Click an upstream for its anatomy or capacity."),
+        about(
+            TTFT, f"{OURS} Over the chosen time; n: requests that ended. Click an upstream for its anatomy or capacity."
+        ),
         columns,
         order="n",
         links=[link("anatomy", "Where its time goes"), link("capacity", "How it bears load")],
-    ), 24, 9
+        w=24,
+        h=9,
+    )
 
 
 def overview():
@@ -225,7 +284,7 @@ def overview():
         "1h",
         [DEADLINE],
         {
-            "Now": [(tile, 6, 4) for tile in tiles()],
+            "Now": tiles(),
             "Is it slow?": slow(),
             "Whose fault is it?": fault(),
             "Each upstream and model": each(),

@@ -8,7 +8,7 @@ IDLE = [{"type": "special", "options": {"match": "null+nan", "result": {"text": 
 TTFT_STEPS = (("green", None), ("yellow", 0.3), ("orange", 0.6), ("red", 1))
 GOOD_SHARE = (("red", None), ("orange", 0.9), ("yellow", 0.95), ("green", 0.99))
 NEUTRAL = (("text", None),)
-WHOLE = {"unit": "short", "decimals": 0}
+LETTERS = "ABCDEFGHIJKLMOPQRSTUVWXYZ"  # of queries; `samples` have N
 
 
 def about(family, more=""):
@@ -30,9 +30,11 @@ def samples(expr, legend="n"):
     return query(expr, legend, "n")
 
 
-def panel(kind, title, description, queries, unit, steps=NEUTRAL, custom=None, options=None, overrides=(), **more):
-    """What all kinds share. `queries` in their order; those without a letter get one."""
-    letters = iter("ABCDEFGHIJKLMOPQRSTUVWXYZ")
+def panel(
+    kind, title, description, queries, unit, steps=NEUTRAL, custom=None, options=None, overrides=(), w=12, h=8, **more
+):
+    """What all kinds share. `queries` in their order; those without a letter get one. `w` and `h` are of a grid 24 wide."""
+    letters = iter(LETTERS)
     targets = [{"datasource": SOURCE, "editorMode": "code", "range": True, **asked} for asked in queries]
     for target in targets:
         target["refId"] = target["refId"] or next(letters)
@@ -54,6 +56,7 @@ def panel(kind, title, description, queries, unit, steps=NEUTRAL, custom=None, o
         "type": kind,
         "title": title,
         "description": description,
+        "gridPos": {"h": h, "w": w},
         "datasource": SOURCE,
         "targets": targets,
         "fieldConfig": {"defaults": defaults, "overrides": list(overrides)},
@@ -90,13 +93,14 @@ def fixed(hues):
 
 
 GREY = hue("#8e8e8e")
+COUNTED = [prop("unit", "short"), prop("decimals", 0)]
 REDUCED = {"calcs": ["lastNotNull"], "fields": "", "values": False}
 
 
 def stat(title, description, value, n=None, unit="s", steps=NEUTRAL, **more):
     """A number, and beside it how many samples it is made of. `value` and `n` are (legend, expression)."""
     queries = [now(value[1], value[0])] + ([now(n[1], n[0], "n")] if n else [])
-    quiet = [asked_by("n", GREY, *(prop(name, to) for name, to in WHOLE.items()))] if n else []
+    quiet = [asked_by("n", GREY, *COUNTED)] if n else []
     options = {
         "reduceOptions": REDUCED,
         "textMode": "value_and_name",
@@ -105,7 +109,10 @@ def stat(title, description, value, n=None, unit="s", steps=NEUTRAL, **more):
         "justifyMode": "auto",
         "orientation": "vertical",
     }
-    return panel("stat", title, description, queries, unit, steps, options=options, overrides=quiet, color="thresholds", **more)
+    more = {"w": 6, "h": 4, **more}
+    return panel(
+        "stat", title, description, queries, unit, steps, options=options, overrides=quiet, color="thresholds", **more
+    )
 
 
 def series(title, description, queries, unit="s", steps=NEUTRAL, stack=None, log=False, width=1, fill=0, **more):
@@ -124,7 +131,7 @@ def series(title, description, queries, unit="s", steps=NEUTRAL, stack=None, log
     }
     bars = [
         GREY,
-        *(prop(name, to) for name, to in WHOLE.items()),
+        *COUNTED,
         prop("custom.drawStyle", "bars"),
         prop("custom.lineWidth", 0),
         prop("custom.fillOpacity", 18),
@@ -164,18 +171,20 @@ def classes(title, description, by_class, unit="s", steps=NEUTRAL, **more):
     return panel("bargauge", title, description, queries, unit, steps, options=options, color="thresholds", **more)
 
 
-def bars(title, description, queries, unit="s", by="name", order=None, stack="none", names=None, **more):
-    """A group of bars for each value of the label `by`: one bar a query, named by its legend. Asked as tables and merged."""
+def bars(title, description, queries, unit="s", by="name", order=None, stack="none", apart=None, **more):
+    """A group of bars for each value of the label `by`, in the order of a column: one bar a query, which are asked as tables and merged.
+
+    The query called `apart` counts samples and goes by a scale of its own.
+    """
     asked = [now(expr, legend, format="table") for legend, expr in queries.items()]
-    shown = dict(zip("ABCDEFGHIJKLM", queries))
     transformations = [
         {"id": "merge", "options": {}},
+        organized(queries, [by]),
         {"id": "sortBy", "options": {"fields": {}, "sort": [{"field": order or by}]}},
-        organized(shown, [by], {}),
     ]
     options = {
         "xField": by,
-        "orientation": "horizontal" if by == "name" else "auto",
+        "orientation": "horizontal" if by == "name" else "vertical",
         "stacking": stack,
         "showValue": "auto",
         "barWidth": 0.8,
@@ -186,8 +195,11 @@ def bars(title, description, queries, unit="s", by="name", order=None, stack="no
         "tooltip": {"mode": "multi", "sort": "none"},
     }
     custom = {"lineWidth": 1, "fillOpacity": 70, "axisPlacement": "auto"}
+    aside = [GREY, *COUNTED, prop("custom.axisPlacement", "hidden"), prop("custom.fillOpacity", 15)]
+    overrides = [named(apart, *aside)] if apart else []
     more.setdefault("least", 0)
-    return panel("barchart", title, description, asked, unit, custom=custom, options=options, transformations=transformations, **more)
+    return panel("barchart", title, description, asked, unit, custom=custom, options=options, overrides=overrides,
+                 transformations=transformations, **more)  # fmt: skip
 
 
 def heatmap(title, description, expr, unit="s", **more):
@@ -212,15 +224,18 @@ def heatmap(title, description, expr, unit="s", **more):
 
 def table(title, description, columns, keys=("upstream", "model"), order=None, links=(), **more):
     """A row for each value of `keys`. `columns`: head → (expression, unit, decimals, thresholds)."""
-    letters = "ABCDEFGHIJKLM"
     asked = [now(column[0], head, format="table") for head, column in columns.items()]
-    heads = dict(zip(letters, columns))
     overrides = [named(head, *cell(*column[1:])) for head, column in columns.items()]
     if links:
         overrides.append(named(keys[0], prop("links", list(links))))
-    transformations = [{"id": "merge", "options": {}}, organized(heads, keys, {})]
+    transformations = [{"id": "merge", "options": {}}, organized(columns, keys)]
     sort = [{"displayName": order or next(iter(columns)), "desc": True}]
-    options = {"showHeader": True, "cellHeight": "sm", "sortBy": sort, "footer": {"show": False, "reducer": ["sum"], "fields": ""}}
+    options = {
+        "showHeader": True,
+        "cellHeight": "sm",
+        "sortBy": sort,
+        "footer": {"show": False, "reducer": ["sum"], "fields": ""},
+    }
     custom = {"align": "auto", "cellOptions": {"type": "auto"}, "inspect": False, "filterable": True}
     return panel("table", title, description, asked, "short", custom=custom, options=options, overrides=overrides,
                  transformations=transformations, **more)  # fmt: skip
@@ -238,9 +253,9 @@ def cell(unit, decimals=None, steps=None):
     return properties
 
 
-def organized(heads, keys, hidden):
-    """Merged tables with their columns in order and by name; what is neither key nor value is dropped."""
-    values = {f"Value #{letter}" if len(heads) > 1 else "Value": head for letter, head in heads.items()}
+def organized(heads, keys):
+    """Merged tables with their columns in order and by name."""
+    values = {f"Value #{letter}" if len(heads) > 1 else "Value": head for letter, head in zip(LETTERS, heads)}
     order = {name: place for place, name in enumerate([*keys, *values])}
-    left_out = {name: True for name in ("Time", "__name__", *hidden)}
+    left_out = {"Time": True, "__name__": True}
     return {"id": "organize", "options": {"excludeByName": left_out, "indexByName": order, "renameByName": values}}
