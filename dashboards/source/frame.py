@@ -29,7 +29,6 @@ def one(name, query, value=None, sort=1):
         "type": "query",
         "datasource": SOURCE,
         "query": {"query": query, "refId": "StandardVariableQuery"},
-        "definition": query,
         "refresh": 2,
         "sort": sort,
         "hide": 0,
@@ -102,7 +101,6 @@ ANNOTATIONS = [
 def board(uid, title, question, since, variables, rows):
     """A dashboard. `rows`: heading → panels, which flow from left to right."""
     return {
-        "id": None,
         "uid": f"streamgauge-{uid}",
         "title": f"streamgauge / {title}",
         "description": question,

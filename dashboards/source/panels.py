@@ -164,7 +164,6 @@ def classes(title, description, by_class, unit="s", steps=NEUTRAL, **more):
         "showUnfilled": True,
         "minVizWidth": 0,
         "minVizHeight": 10,
-        "namePlacement": "left",
         "valueMode": "color",
     }
     more.setdefault("least", 0)

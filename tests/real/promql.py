@@ -17,10 +17,12 @@ from source.catalogue import FAMILIES  # noqa: E402
 # What a name's series have. `labels`: name → the values there can be, None: any. `counts`: it only rises, for rate().
 Series = namedtuple("Series", "labels counts")
 TARGET = {"job": None, "instance": None}
+ALERT = ("alertname", "severity", "upstream", "model")
 # What Prometheus itself makes, and what stands beside the gauge where it is scraped too.
 FOREIGN = {
     **{name: Series(TARGET, False) for name in ("up", "scrape_duration_seconds", "scrape_samples_scraped")},
-    "ALERTS": Series({**dict.fromkeys(("alertname", "alertstate", "severity", "upstream", "model")), **TARGET}, False),
+    "ALERTS": Series({**dict.fromkeys((*ALERT, "alertstate")), **TARGET}, False),
+    "ALERTS_FOR_STATE": Series({**dict.fromkeys(ALERT), **TARGET}, False),
     "vllm:time_to_first_token_seconds_bucket": Series({"model_name": None, "engine": None, "le": None, **TARGET}, True),
     "vllm:time_to_first_token_seconds_count": Series({"model_name": None, "engine": None, **TARGET}, True),
 }
@@ -87,13 +89,18 @@ def plain(expr):
 
 def faults(expr, known):
     """What is wrong with an expression, as sentences; none if it can be right."""
+    return read(expr, known)[1]
+
+
+def read(expr, known):
+    """The labels of what an expression yields, and what is wrong with it."""
     try:
         tree = ast.parse(plain(expr))
     except ValueError as fault:
-        return [f"is no PromQL: {fault}"]
+        return {}, [f"is no PromQL: {fault}"]
     reader = Reader(known)
-    reader.read(tree)
-    return reader.faults
+    labels, _ = reader.read(tree)
+    return labels, reader.faults
 
 
 class Reader:
