@@ -2,9 +2,13 @@
 
 import re
 
-from . import rules_alerts, rules_recording
+from . import rules_alerts, rules_alerts_ends, rules_recording
 from .rules_parts import Alert
 
+ALERTS_ABOUT = """
+Severities: page (somebody is woken), ticket (in working hours), info (it explains another). Each alert has a least number of requests
+and says it. What each means and how to tune it: docs/alerts.md.
+"""
 HEAD = "# Written by dashboards/generate from dashboards/source. Change those, not this file.\n"
 SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 # A range, an offset, or the value of `for` and `interval`: every place where a rule file has a duration.
@@ -13,8 +17,12 @@ DURATION = re.compile(r"(\[|\boffset |\bfor: |\binterval: )(\d+)([smhdw])\b")
 
 def files(time_scale):
     """Name from dashboards/ → text."""
-    pages = {"rules/recording.yml": rules_recording, "rules/alerts.yml": rules_alerts}
-    return {name: scaled(page(source), time_scale) for name, source in pages.items()}
+    alerts = rules_alerts.TIMES + rules_alerts_ends.OTHERS
+    pages = {
+        "rules/recording.yml": page(rules_recording.ABOUT, rules_recording.GROUPS),
+        "rules/alerts.yml": page(ALERTS_ABOUT, alerts),
+    }
+    return {name: scaled(text, time_scale) for name, text in pages.items()}
 
 
 def scaled(text, time_scale):
@@ -28,8 +36,8 @@ def scaled(text, time_scale):
     return DURATION.sub(shorter, text)
 
 
-def page(source):
-    return HEAD + comment(source.ABOUT, 0) + "groups:\n" + "\n".join(group(*words) for words in source.GROUPS)
+def page(about, groups):
+    return HEAD + comment(about, 0) + "groups:\n" + "\n".join(group(*words) for words in groups)
 
 
 def group(name, interval, about, rules):
@@ -38,27 +46,22 @@ def group(name, interval, about, rules):
 
 
 def record(rule):
-    return f"{comment(rule.why, 6)}      - record: {rule.name}\n{block('expr', rule.expr, 8)}"
+    return f"{comment(rule.why, 6)}      - record: {rule.name}\n{block('expr', '|', rule.expr, 8)}"
 
 
 def alert(rule):
-    head = f"{comment(rule.why, 6)}      - alert: {rule.name}\n{block('expr', rule.expr, 8)}        for: {rule.wait}\n"
+    head = f"{comment(rule.why, 6)}      - alert: {rule.name}\n{block('expr', '|', rule.expr, 8)}        for: {rule.wait}\n"
     labels = f"        labels:\n          severity: {rule.severity}\n        annotations:\n"
-    return head + labels + "".join(block(name, text, 10) for name, text in rule.annotations().items())
+    return head + labels + "".join(block(name, ">-", text, 10) for name, text in rule.annotations().items())
 
 
 def comment(text, depth):
     return "".join(f"{' ' * depth}# {line.strip()}\n" for line in text.strip().splitlines())
 
 
-def block(key, text, depth):
-    """A key whose value is this text as it stands; text of one line has no line break behind it."""
-    lines = dedented(text)
-    kind = "|" if len(lines) > 1 and key == "expr" else "|-"
-    return f"{' ' * depth}{key}: {kind}\n" + "".join(f"{' ' * (depth + 2)}{line}\n" for line in lines)
-
-
-def dedented(text):
-    lines = [line for line in text.strip("\n").splitlines() if line.strip()]
+def block(key, kind, text, depth):
+    """A key whose value is this text: `|` line by line, `>-` as one line."""
+    lines = [line for line in text.splitlines() if line.strip()]
     margin = min(len(line) - len(line.lstrip()) for line in lines)
-    return [line[margin:].rstrip() for line in lines]
+    lines = [line[margin:].rstrip() if kind == "|" else line.strip() for line in lines]
+    return f"{' ' * depth}{key}: {kind}\n" + "".join(f"{' ' * (depth + 2)}{line}\n" for line in lines)

@@ -16,7 +16,7 @@ class Record:
 
 @dataclass(frozen=True)
 class Alert:
-    """An alert; `severity` is page (somebody is woken), ticket (this week) or info (it explains another)."""
+    """An alert; `severity` is page (now), ticket (in working hours) or info (beside another); `labels` are what it keeps."""
 
     name: str
     expr: str
@@ -29,10 +29,18 @@ class Alert:
     labels: tuple = ("upstream", "model")
 
     def annotations(self):
-        variables = "&".join(f"var-{label}={{{{ $labels.{label} | urlquery }}}}" for label in self.labels)
+        variables = "&".join(f"var-{label}={{{{ $labels.{label} | urlquery }}}}" for label in self.labels if label in PAIR)
         return {
             "summary": self.summary,
-            "description": " ".join(line.strip() for line in self.description.strip().splitlines()),
+            "description": self.description,
             "dashboard": f"/d/streamgauge-{self.board}" + (f"?{variables}" if variables else ""),
             "runbook": f"docs/alerts.md#{self.name.lower()}",
         }
+
+
+def now(series, shown='printf "%.0f"', labels=("upstream", "model"), more=""):
+    """In a text: what this series has now for the labels of the alert; nothing where it has nothing."""
+    wanted = ",".join([f"{label}=%q" for label in labels] + ([more] if more else []))
+    values = " ".join(f"$labels.{label}" for label in labels)
+    asked = f'printf `{series}{{{wanted}}}` {values} | query'
+    return f"{{{{ with {asked} }}}}{{{{ . | first | value | {shown} }}}}{{{{ end }}}}"

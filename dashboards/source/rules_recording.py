@@ -123,6 +123,14 @@ SIGNALS = [
         )
         for window in ("5m", "30m", "1h", "6h")
     ),
+    *(
+        Record(
+            f"{DEADLINE}:n_{window}",
+            f"sum by ({PAIR}, deadline) (increase(streamgauge_ttft_deadline_total[{window}]))",
+            f"What missed_ratio_{window} is of.",
+        )
+        for window in ("1h", "6h")
+    ),
 ]
 
 SAMPLES = [
@@ -159,15 +167,28 @@ SAMPLES = [
         "Of the input tokens, those the provider had in its cache, as it says. Left out where it says nothing.",
     ),
     Record(
+        f"{PAIRED}:n_30m",
+        f'sum by ({PAIR}) (increase(streamgauge_paired_ttft_seconds_count{{side="gateway"}}[30m]))',
+        "Requests that have both.",
+    ),
+    Record(
         f"{PAIRED}:outside_30m",
         f"""
         (
           sum by ({PAIR}) (rate(streamgauge_paired_ttft_seconds_sum{{side="gateway"}}[30m]))
           - sum by ({PAIR}) (rate(streamgauge_paired_ttft_seconds_sum{{side="server"}}[30m]))
         ) / (sum by ({PAIR}) (rate(streamgauge_paired_ttft_seconds_count{{side="gateway"}}[30m])) > 0)
-          and sum by ({PAIR}) (increase(streamgauge_paired_ttft_seconds_count{{side="gateway"}}[30m])) >= {ENOUGH}
+          and {PAIRED}:n_30m >= {ENOUGH}
         """,
         "Mean of TTFT minus the TTFT that the server states, of the same requests: the network, and what the provider leaves out.",
+    ),
+    Record(
+        f"{PAIRED}:server_mean_30m",
+        f"""
+        sum by ({PAIR}) (rate(streamgauge_paired_ttft_seconds_sum{{side="server"}}[30m]))
+          / (sum by ({PAIR}) (rate(streamgauge_paired_ttft_seconds_count{{side="server"}}[30m])) > 0)
+        """,
+        "The other part of that mean.",
     ),
     Record(
         f"{TTFT}:p50_30m_by_hour",
