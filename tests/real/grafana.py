@@ -67,7 +67,7 @@ def filled(text, board, chosen, span="1h", step="15s", rate="1m"):
         several = [escaped(one) for one in ([picked] if isinstance(picked, str) else picked)]
         return several[0] if len(several) == 1 else f"({'|'.join(several)})"
 
-    return re.sub(r"\$(\w+)|\$\{(\w+)\}", value, text)
+    return re.sub(r"\$([a-z_]\w*)|\$\{([a-z_]\w*)\}", value, text)
 
 
 def escaped(value):

@@ -121,7 +121,7 @@ def frame_faults(board):
     for name, variable in by_name.items():
         if variable["type"] == "query" and not (variable["refresh"] == 2 and variable["datasource"] == SOURCE):
             yield f"variable {name} is not read anew"
-    used = set(re.findall(r"\$\{?(\w+)", str([board["panels"], board["annotations"], *map(without_name, by_name.values())])))
+    used = set(re.findall(r"\$\{?([a-z_]\w*)", str([board["panels"], board["annotations"], *map(without_name, by_name.values())])))
     yield from (f"no variable {name}" for name in used - set(by_name) - BUILT_IN)
     yield from (f"variable {name} is not used" for name in set(by_name) - used)
     yield from (f"{one!r} lies on {other!r}" for one, other in grafana.overlaps(board))
@@ -177,7 +177,7 @@ def target_faults(panel, target, known):
     for function, over in re.findall(r"\b(rate|irate|increase|delta)\s*\([^\[\]]*\[([^\]]+)\]", expr):
         if over != "$__rate_interval" and not (function == "increase" and over == "$__range"):
             yield f"{function}() over {over}"
-    if target.get("instant") != ("$__range" in expr or panel["type"] in ("stat", "table", "bargauge", "barchart")):
+    if bool(target.get("instant")) != ("$__range" in expr or panel["type"] in ("stat", "table", "bargauge", "barchart")):
         yield "a range where an instant is meant, or the other way round"
     for selector in re.findall(rf"{PREFIX}\w+(\{{[^}}]*\}}|)", expr):
         if 'job=~"$job"' not in selector:
@@ -186,7 +186,7 @@ def target_faults(panel, target, known):
         if name not in labels:
             yield f"its legend names the label {name}, which it does not have"
     if target.get("exemplar"):
-        families = {FAMILIES.get(name.replace("_bucket", "")) for name in re.findall(rf"{PREFIX}\w+", expr)}
+        families = [FAMILIES.get(name.replace("_bucket", "")) for name in re.findall(rf"{PREFIX}\w+", expr)]
         if not all(family and family.exemplars for family in families):
             yield "asks for exemplars where there are none"
     if target.get("format") == "table":
