@@ -36,10 +36,7 @@ def panels(board):
 
 def queries(boards):
     return [
-        Query(name, panel, target)
-        for name, board in boards.items()
-        for panel in panels(board)
-        for target in panel["targets"]
+        Query(name, panel, target) for name, board in boards.items() for panel in panels(board) for target in panel["targets"]
     ]
 
 

@@ -121,7 +121,9 @@ def frame_faults(board):
     for name, variable in by_name.items():
         if variable["type"] == "query" and not (variable["refresh"] == 2 and variable["datasource"] == SOURCE):
             yield f"variable {name} is not read anew"
-    used = set(re.findall(r"\$\{?([a-z_]\w*)", str([board["panels"], board["annotations"], *map(without_name, by_name.values())])))
+    used = set(
+        re.findall(r"\$\{?([a-z_]\w*)", str([board["panels"], board["annotations"], *map(without_name, by_name.values())]))
+    )
     yield from (f"no variable {name}" for name in used - set(by_name) - BUILT_IN)
     yield from (f"variable {name} is not used" for name in set(by_name) - used)
     yield from (f"{one!r} lies on {other!r}" for one, other in grafana.overlaps(board))
@@ -232,7 +234,10 @@ BROKEN = {
     "a bound there is not": (replaced("model=~", 'le="1",model=~'), "no le='1'"),
     "a quantile without le": (replaced("by (le)", "by (model)"), "without le"),
     "a rate of a gauge": (replaced("ttft_seconds_bucket", "in_flight"), "no counter"),
-    "a join that never matches": (replaced("histogram", "sum by (upstream) (streamgauge_in_flight) / histogram"), "never matches"),
+    "a join that never matches": (
+        replaced("histogram", "sum by (upstream) (streamgauge_in_flight) / histogram"),
+        "never matches",
+    ),
     "no PromQL": (replaced("histogram_quantile(", "histogram_quantile(("), "no PromQL"),
     "a fixed window": (replaced("$__rate_interval", "5m"), r"rate\(\) over 5m"),
     "a selector without the job": (replaced('job=~"$job",', ""), "no job"),
@@ -256,7 +261,10 @@ BROKEN = {
     "panels of one number": (lambda board: first(board, id=3), "id 3 is there 2 times"),
     "a board that can be edited": (lambda board: board.update(editable=True), "editable"),
     "a model that can't be all": (lambda board: variable(board, "model", includeAll=False), "variable model is not for all"),
-    "a variable nobody uses": (lambda board: board["templating"]["list"].append({**grafana.variables(board)[1], "name": "pod"}), "pod is not used"),  # fmt: skip
+    "a variable nobody uses": (
+        lambda board: board["templating"]["list"].append({**grafana.variables(board)[1], "name": "pod"}),
+        "pod is not used",
+    ),  # fmt: skip
     "a variable that is not there": (replaced("$upstream", "$provider"), "no variable provider"),
     "a variable read once": (lambda board: variable(board, "model", refresh=1), "not read anew"),
     "no way to the other boards": (lambda board: board.update(links=[]), "no link"),

@@ -37,7 +37,10 @@ MISSPELT = {
     "a field's setting": (lambda panels: default(panels).update(unitt="s"), ".panels[].fieldConfig.defaults.unitt"),
     "a panel's option": (lambda panels: panels[0]["options"].update(graphMod="none"), ".panels[].options.graphMod"),
     "a query's setting": (lambda panels: panels[0]["targets"][0].update(exprr="1"), ".panels[].targets[].exprr"),
-    "a line's setting": (lambda panels: over_time(panels)["custom"].update(fill=1), ".panels[].fieldConfig.defaults.custom.fill"),
+    "a line's setting": (
+        lambda panels: over_time(panels)["custom"].update(fill=1),
+        ".panels[].fieldConfig.defaults.custom.fill",
+    ),
 }
 
 

@@ -100,7 +100,9 @@ class Traffic:
         pairs = list(itertools.product(PROVIDERS, MODELS))
         threads = [threading.Thread(target=self.plain, args=(pair,)) for pair in pairs for _ in range(2)]
         threads += [threading.Thread(target=self.odd, args=(pair, "odd" if pair == pairs[0] else None)) for pair in pairs]
-        threads += [threading.Thread(target=work, args=(pairs[0],)) for work in (self.bursts, self.long, self.impatient, self.hung)]
+        threads += [
+            threading.Thread(target=work, args=(pairs[0],)) for work in (self.bursts, self.long, self.impatient, self.hung)
+        ]
         for _ in range(4):  # alone, before the others
             self.ask(pairs[0], "chat", 200, {})
             time.sleep(0.7)
@@ -158,7 +160,12 @@ class Traffic:
         upstream, model = pair
         trace = f"{self.chance.getrandbits(128) | 1:032x}"
         self.traces.add(trace)
-        body = {"model": model, "stream": stream, "max_tokens": 4000, "messages": [{"role": "user", "content": "word " * (tokens * 4 // 5)}]}
+        body = {
+            "model": model,
+            "stream": stream,
+            "max_tokens": 4000,
+            "messages": [{"role": "user", "content": "word " * (tokens * 4 // 5)}],
+        }
         if api == "chat" and stream:
             body["stream_options"] = {"include_usage": True}
         began, first = time.monotonic(), None
