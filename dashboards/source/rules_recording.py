@@ -38,7 +38,9 @@ def mean(family, window, by=PAIR):
 
 def same_hour(series, by=PAIR):
     # Not a subquery: its steps of a day would all be at midnight.
-    days = "\n          or ".join(f'label_replace({series} offset {day}d, "day", "{day}", "", "")' for day in range(1, 8))
+    days = "\n          or ".join(
+        f'label_replace({series} offset {day}d, "day", "{day}", "", "")' for day in range(1, 8)
+    )
     return f"""
         quantile by ({by}) (0.5,
           {days}
@@ -64,22 +66,46 @@ def missed(window):
 
 
 SIGNALS = [
-    Record(f"{TTFT}:p50_5m", quantile(0.5, "ttft_seconds", "5m"), "TTFT: request sent → first output event arrived, the upstream's time."),
-    Record(f"{TTFT}:p99_5m", quantile(0.99, "ttft_seconds", "5m"), "Two of two hundred lie above it: read n_5m beside it."),
-    Record(f"{TTFT}:n_5m", count("ttft_seconds", "5m"), "First tokens. Requests that never got one are in ttft_deadline."),
-    Record(f"{TTFT}:p50_30m", quantile(0.5, "ttft_seconds", "30m"), "Half an hour: enough for a median at one request a minute."),
+    Record(
+        f"{TTFT}:p50_5m",
+        quantile(0.5, "ttft_seconds", "5m"),
+        "TTFT: request sent → first output event arrived, the upstream's time.",
+    ),
+    Record(
+        f"{TTFT}:p99_5m", quantile(0.99, "ttft_seconds", "5m"), "Two of two hundred lie above it: read n_5m beside it."
+    ),
+    Record(
+        f"{TTFT}:n_5m", count("ttft_seconds", "5m"), "First tokens. Requests that never got one are in ttft_deadline."
+    ),
+    Record(
+        f"{TTFT}:p50_30m",
+        quantile(0.5, "ttft_seconds", "30m"),
+        "Half an hour: enough for a median at one request a minute.",
+    ),
     Record(f"{TTFT}:n_30m", count("ttft_seconds", "30m"), "As n_5m."),
     Record(f"{REQUESTS}:share_5m", share("5m"), "Of all requests that ended, by whoever's fault."),
-    Record(f"{REQUESTS}:n_5m", f"sum by ({PAIR}) (increase(streamgauge_requests_total[5m]))", "What share_5m is a share of."),
+    Record(
+        f"{REQUESTS}:n_5m",
+        f"sum by ({PAIR}) (increase(streamgauge_requests_total[5m]))",
+        "What share_5m is a share of.",
+    ),
     Record(f"{REQUESTS}:share_30m", share("30m"), "As share_5m: a rare fault takes half an hour to be seen."),
-    Record(f"{REQUESTS}:n_30m", f"sum by ({PAIR}) (increase(streamgauge_requests_total[30m]))", "What share_30m is a share of."),
+    Record(
+        f"{REQUESTS}:n_30m",
+        f"sum by ({PAIR}) (increase(streamgauge_requests_total[30m]))",
+        "What share_30m is a share of.",
+    ),
     Record(f"{INPUT}:mean_30m", mean("ttft_by_input_seconds", "30m", f"{PAIR}, input"), "TTFT by input tokens."),
     Record(
         f"{INPUT}:rate_30m",
         f"sum by ({PAIR}, input) (rate(streamgauge_ttft_by_input_seconds_count[30m]))",
         "The mix of prompt lengths, in requests per second.",
     ),
-    Record(f"{LOAD}:mean_30m", mean("ttft_by_load_seconds", "30m", f"{PAIR}, load"), "TTFT by requests in flight at the start."),
+    Record(
+        f"{LOAD}:mean_30m",
+        mean("ttft_by_load_seconds", "30m", f"{PAIR}, load"),
+        "TTFT by requests in flight at the start.",
+    ),
     Record(f"{LOAD}:n_30m", count("ttft_by_load_seconds", "30m", f"{PAIR}, load"), "What mean_30m is of."),
     Record(
         f"{TPOT}:p50_30m",
@@ -194,8 +220,12 @@ BASELINES = [
     ),
     Record(f"{TPOT}:p50_30m_same_hour_7d", same_hour(f"{TPOT}:p50_30m_sampled"), "Usual at this hour."),
     Record(f"{TTFT}:tail_ratio_5m_same_hour_7d", same_hour(f"{TTFT}:tail_ratio_5m_sampled"), "Usual at this hour."),
-    Record(f"{INPUT}:p50_30m_same_hour_7d", same_hour(f"{INPUT}:p50_30m_sampled", f"{PAIR}, input"), "Usual at this hour."),
-    Record(f"{LOAD}:p50_30m_same_hour_7d", same_hour(f"{LOAD}:p50_30m_sampled", f"{PAIR}, load"), "Usual at this hour."),
+    Record(
+        f"{INPUT}:p50_30m_same_hour_7d", same_hour(f"{INPUT}:p50_30m_sampled", f"{PAIR}, input"), "Usual at this hour."
+    ),
+    Record(
+        f"{LOAD}:p50_30m_same_hour_7d", same_hour(f"{LOAD}:p50_30m_sampled", f"{PAIR}, load"), "Usual at this hour."
+    ),
     Record(
         f"{LOAD}:idle_p50_1d",
         f'quantile_over_time(0.5, {LOAD}:p50_30m_sampled{{load="1"}}[1d])',
