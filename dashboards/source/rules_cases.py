@@ -54,7 +54,7 @@ BURN = [
     (
         Fires(
             "LLMTTFTDeadlineNotCounted", 80, 10,
-            {"deadline": deadline([(90, 2)], [(90, 0)], seconds="0.5"), "ttft": ttft((90, {0.28: 2}))},
+            {"deadline": deadline([(90, 2)], [(90, 0)], seconds="1"), "ttft": ttft((90, {0.28: 2}))},
             {"deadline": "0.6"}, "The deadline of 0.6 s is not counted, so its alerts can't fire",
             """
             First tokens come (at least 30 in 30 minutes), but no series of streamgauge_ttft_deadline_total has

@@ -39,7 +39,7 @@ def mean(family, window, by=PAIR):
 def same_hour(series, by=PAIR):
     # Not a subquery: its steps of a day would all be at midnight.
     days = "\n          or ".join(
-        f'label_replace({series} offset {day}d, "day", "{day}", "", "")' for day in range(1, 8)
+        f'label_replace({series} offset {day}d, "day", "{day}", "upstream", ".*")' for day in range(1, 8)
     )
     return f"""
         quantile by ({by}) (0.5,

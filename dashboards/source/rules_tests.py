@@ -17,6 +17,10 @@ CADENCE = "0.0005 0.00065 0.0008 0.001 0.0015 0.002 0.003 0.004 0.005 0.0065 0.0
 OVERHEAD = "5e-05 7.5e-05 0.0001 0.0002 0.0005 0.001 0.002 0.005 0.01 0.025 0.1".split()
 
 
+# The model of series in a case that fires. The silent ones stand beside it, as models that are called by what is different.
+MODEL = 'model="m"'
+
+
 @dataclass(frozen=True)
 class Fires:
     """An alert that fires at `at` (minutes from the start) and not yet at `before`, with these labels and texts."""
@@ -42,33 +46,48 @@ def page(groups, rules, interval, cases):
     """A test file: `cases` are pairs of a `Fires` and its list of `Silent`; `interval` is between evaluations."""
     order = "".join(f"  - {name}\n" for name in groups)
     head = f"rule_files:\n  - ../recording.yml\n  - ../alerts.yml\nevaluation_interval: {interval}\ngroup_eval_order:\n{order}"
-    tests = []
-    for fires, silences in cases:
-        tests.append(test(f"{fires.alert} fires", fires, fires.given, True, rules))
-        for silent in silences:
-            unknown = set(silent.changed) - set(fires.given)
-            if unknown:
-                raise ValueError(f"{fires.alert}, {silent.only}: adds {unknown}")
-            tests.append(test(f"{fires.alert} is silent: only {silent.only}", fires, fires.given | silent.changed, False, rules))
-    return HEAD + head + "tests:\n" + "\n".join(tests)
+    return HEAD + head + "tests:\n" + "\n".join(text for fires, silences in cases for text in tests(fires, silences, rules))
 
 
-def test(name, fires, given, is_fired, rules):
+def tests(fires, silences, rules):
+    """All in one where series have a model, since a test takes long; else a test for each."""
+    others = {silent.only: changed(fires, silent) for silent in silences}
+    expected = found(fires, rules[fires.alert])
+    if fires.labels.get("model"):
+        beside = {f"{only}, {name}": renamed(series, only) for only, given in others.items() for name, series in given.items()}
+        return [test(f"{fires.alert} fires for m, and for no other", fires, fires.given | beside, expected)]
+    return [test(f"{fires.alert} fires", fires, fires.given, expected)] + [
+        test(f"{fires.alert} is silent: only {only}", fires, given, " []\n") for only, given in others.items()
+    ]
+
+
+def changed(fires, silent):
+    unknown = set(silent.changed) - set(fires.given)
+    if unknown:
+        raise ValueError(f"{fires.alert}, {silent.only}: adds {unknown}")
+    return fires.given | silent.changed
+
+
+def renamed(series, only):
+    return {name.replace(MODEL, f'model="{only}"'): values for name, values in series.items()}
+
+
+def test(name, fires, given, expected):
     series = "".join(f"      - series: {quoted(name)}\n        values: {quoted(values)}\n" for name, values in flat(given))
-    checks = [(fires.before, "[]"), (fires.at, "[]")]
-    if is_fired:
-        rule = rules[fires.alert]
-        texts = rule.annotations() | {"summary": fires.summary, "description": fires.description}
-        for label in ("upstream", "model"):
-            value = fires.labels.get(label, "")
-            texts["dashboard"] = texts["dashboard"].replace(f"{{{{ $labels.{label} | urlquery }}}}", value)
-        labels = {"severity": rule.severity} | fires.labels
-        checks[1] = (fires.at, "\n          - exp_labels:\n" + mapping(labels) + "            exp_annotations:\n" + mapping(texts))
-    alerts = "".join(
-        f"      - eval_time: {minutes}m\n        alertname: {fires.alert}\n        exp_alerts:{found if found[0] == chr(10) else ' ' + found + chr(10)}"
-        for minutes, found in checks
+    checks = "".join(
+        f"      - eval_time: {minutes}m\n        alertname: {fires.alert}\n        exp_alerts:{alerts}"
+        for minutes, alerts in ((fires.before, " []\n"), (fires.at, expected))
     )
-    return f"  - name: {quoted(name)}\n    interval: 1m\n    input_series:\n{series}    alert_rule_test:\n{alerts}"
+    return f"  - name: {quoted(name)}\n    interval: 1m\n    input_series:\n{series}    alert_rule_test:\n{checks}"
+
+
+def found(fires, rule):
+    """What promtool is to find."""
+    texts = rule.annotations() | {"summary": fires.summary, "description": fires.description}
+    for label in ("upstream", "model"):
+        texts["dashboard"] = texts["dashboard"].replace(f"{{{{ $labels.{label} | urlquery }}}}", fires.labels.get(label, ""))
+    labels = {"severity": rule.severity} | fires.labels
+    return f"\n          - exp_labels:\n{mapping(labels)}            exp_annotations:\n{mapping(texts)}"
 
 
 def mapping(values):

@@ -55,7 +55,7 @@ def names(rules, cases, known):
     faults = [f"{series}: {fault}" for series in given for fault in promql.faults(series, known)]
     check(f"and so is all that {len(given)} series of the cases are called", not faults, "; ".join(faults[:10]))
     wrong = promql.faults('rate(streamgauge_ttft_seconds_bucket{le="0.7",colour="red"}[5m]) > streamgauge_nothing', known)
-    check("a bound, a label and a name that are not there would be found", len(wrong) == 3, wrong)
+    check("a bound, a label and a name that are not there, and a join that never matches, would be found", len(wrong) == 4, wrong)
 
 
 def texts(alerts, known):
@@ -102,16 +102,21 @@ def kinds(alerts, cases):
 
 
 def read_cases():
-    """The tests in their files' order: one that fires comes before its silent ones."""
+    """The tests in their files' order: a case that fires comes before its silent ones. Models of one test are cases of their own."""
     found = []
     for path in sorted(RULES.glob("tests/*.yml")):
         for test in yaml.safe_load(path.read_text())["tests"]:
-            checks = test["alert_rule_test"]
-            given = {}
+            checks, given = test["alert_rule_test"], {}
+            fired = [alert["exp_labels"].get("model") for one in checks for alert in one["exp_alerts"]]
             for series in test["input_series"]:
+                model = re.search(r'model="([^"]*)"', series["series"])
                 family = re.sub(r"(_bucket|_sum|_count)?\{.*", "", series["series"])
-                given.setdefault(family, {})[series["series"]] = series["values"]
-            found.append(Case(path, test["name"], checks[0]["alertname"], any(one["exp_alerts"] for one in checks), given))
+                name = series["series"].replace(model[0], 'model="m"') if model else series["series"]
+                given.setdefault(model and model[1], {}).setdefault(family, {})[name] = series["values"]
+            if not set(fired) & set(given):  # of an alert that keeps no model
+                given = {fired[0] if fired else "": {family: of for models in given.values() for family, of in models.items()}}
+            alert = checks[0]["alertname"]
+            found += [Case(path, f"{test['name']}: {model}", alert, model in fired, series) for model, series in given.items()]
     return found
 
 
