@@ -6,15 +6,15 @@ from . import rules_alerts, rules_alerts_ends, rules_cases, rules_cases_ends, ru
 from .rules_parts import Alert
 
 ALERTS_ABOUT = """
-Severities: page (somebody is woken), ticket (in working hours), info (it explains another). Each alert has a least number of requests
-and says it. What each means and how to tune it: docs/alerts.md.
+Severities: page (somebody is woken), ticket (in working hours), info (it explains another). Each alert has a least
+number of requests and says it. What each means and how to tune it: docs/alerts.md.
 """
 HEAD = "# Written by dashboards/generate from dashboards/source. Change those, not this file.\n"
 SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 # A range, an offset, or the value of `for` and `interval`: every place where a rule file has a duration.
 DURATION = re.compile(r"(\[|\boffset |\bfor: |\binterval: )(\d+)([smhdw])\b")
 
-# Test files: how often rules are evaluated in them, and their cases. Longer than in use where days pass: it takes 10 ms each time.
+# Test files: how often rules are evaluated in them (10 ms each time, so seldom where days pass), and their cases.
 CASES = {
     "burn": ("5m", rules_cases.BURN),
     "burn_slow": ("15m", rules_cases.BURN_SLOW),
@@ -41,7 +41,8 @@ def files(time_scale):
     groups = [name for name, *_ in rules_recording.GROUPS + alerts]
     rules = {rule.name: rule for *_, rules in alerts for rule in rules}
     return pages | {
-        f"rules/tests/{name}.yml": rules_tests.page(groups, rules, interval, cases) for name, (interval, cases) in CASES.items()
+        f"rules/tests/{name}.yml": rules_tests.page(groups, rules, interval, cases)
+        for name, (interval, cases) in CASES.items()
     }
 
 
@@ -68,9 +69,9 @@ def record(rule):
 
 
 def alert(rule):
-    head = f"{comment(rule.why, 6)}      - alert: {rule.name}\n{block('expr', '|', rule.expr, 8)}        for: {rule.wait}\n"
-    labels = f"        labels:\n          severity: {rule.severity}\n        annotations:\n"
-    return head + labels + "".join(block(name, ">-", text, 10) for name, text in rule.annotations().items())
+    head = f"{comment(rule.why, 6)}      - alert: {rule.name}\n{block('expr', '|', rule.expr, 8)}"
+    rest = f"        for: {rule.wait}\n        labels:\n          severity: {rule.severity}\n        annotations:\n"
+    return head + rest + "".join(block(name, ">-", text, 10) for name, text in rule.annotations().items())
 
 
 def comment(text, depth):

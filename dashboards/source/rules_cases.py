@@ -1,7 +1,7 @@
 """Cases of the alerts on times: one that fires, and silent ones that differ from it in one thing."""
 
 from .rules_alerts import TTFT_IS
-from .rules_tests import CADENCE, COARSE, FINE, LOADS, Fires, Silent, counter, gauge, histogram
+from .rules_tests import Fires, Silent, counter, gauge, histogram
 
 OF = 'upstream="a",model="m"'
 LABELS = {"upstream": "a", "model": "m"}
@@ -11,20 +11,20 @@ LATE = 130
 
 
 def deadline(met, missed, of=OF, seconds="0.6"):
-    family = f"streamgauge_ttft_deadline_total{{{of},deadline=\"{seconds}\",result="
+    family = f'streamgauge_ttft_deadline_total{{{of},deadline="{seconds}",result='
     return {f'{family}"met"}}': counter(*met), f'{family}"missed"}}': counter(*missed)}
 
 
 def ttft(*phases):
-    return histogram("ttft_seconds", OF, FINE, *phases)
+    return histogram("ttft_seconds", OF, *phases)
 
 
 def by_input(size, *phases):
-    return histogram("ttft_by_input_seconds", f'{OF},input="{size}"', COARSE, *phases)
+    return histogram("ttft_by_input_seconds", f'{OF},input="{size}"', *phases)
 
 
 def by_load(load, *phases):
-    return histogram("ttft_by_load_seconds", f'{OF},load="{load}"', LOADS, *phases)
+    return histogram("ttft_by_load_seconds", f'{OF},load="{load}"', *phases)
 
 
 def tokens(kind, *phases):
@@ -33,11 +33,19 @@ def tokens(kind, *phases):
 
 WAIT = f"streamgauge_ttft_oldest_wait_seconds{{{OF}}}"
 
-# Two streams a minute; at two hours nine in ten become late.
-FAST = deadline([(120, 2), (70, 0.2)], [(120, 0), (70, 1.8)])
+
+# Two streams a minute; at two hours nine in ten become late, for so many minutes.
+def fast(rate=2.0, usual=0.0, minutes=70, seconds="0.6"):
+    late = [(120, rate * usual), (minutes, rate * 0.9), (70 - minutes, 0)]
+    late = [phase for phase in late if phase[0]]
+    return deadline([(length, rate - missed) for length, missed in late], late, seconds=seconds)
+
+
 BURN = [
     (
-        Fires("LLMTTFTDeadlineBurnFast", 175, 130, {"deadline": FAST}, LABELS | {"deadline": "0.6"}, "90% of the streams of m at a had no first token within 0.6 s",
+        Fires(
+            "LLMTTFTDeadlineBurnFast", 175, 130, {"deadline": fast()}, LABELS | {"deadline": "0.6"},
+            "90% of the streams of m at a had no first token within 0.6 s",
             """
             Of the streams asked for in 5m; in 1h it was 82.5% of 120, and usually (7 days) 0%. Counted from the
             departure of the request, with those that failed or never answered: the provider's time and the
@@ -45,10 +53,10 @@ BURN = [
             """,
         ),
         [
-            Silent("a sixth of the traffic", {"deadline": deadline([(120, 0.33), (70, 0.03)], [(120, 0), (70, 0.3)])}),
-            Silent("a deadline that this model usually misses", {"deadline": deadline([(120, 1.6), (70, 0.2)], [(120, 0.4), (70, 1.8)])}),
-            Silent("a deadline that is not promised", {"deadline": deadline([(120, 2), (70, 0.2)], [(120, 0), (70, 1.8)], seconds="0.3")}),
-            Silent("it is over since ten minutes", {"deadline": deadline([(120, 2), (45, 0.2), (25, 2)], [(120, 0), (45, 1.8), (25, 0)])}),
+            Silent("a sixth of the traffic", {"deadline": fast(rate=0.33)}),
+            Silent("a deadline that this model usually misses", {"deadline": fast(usual=0.2)}),
+            Silent("a deadline that is not promised", {"deadline": fast(seconds="0.3")}),
+            Silent("it is over since ten minutes", {"deadline": fast(minutes=45)}),
         ],
     ),
     (
@@ -84,7 +92,7 @@ WAITS = [
         ),
         [
             Silent("other streams still get their first token", {"ttft": ttft((97, {0.28: 2}), (14, {0.28: 0.5}))}),
-            Silent("a single stream that waits", {"deadline": deadline([(100, 2), (10, 0)], [(100, 0), (1, 1), (9, 0)])}),
+            Silent("a single stream that waits", {"deadline": deadline([(100, 2), (10, 0)], [(100, 0), (10, 0.1)])}),
             Silent("a wait of 28 s", {"wait": {WAIT: gauge((100, 0), (1, 20), (10, 28))}}),
         ],
     ),
@@ -106,6 +114,7 @@ WAITS = [
     ),
 ]  # fmt: skip
 
+
 # A day of four streams a minute; then three in ten are late for five hours.
 def slow(rate=1.0, usual=0.0, end=0):
     late = [(18 * HOUR, 4 * rate * usual), (5 * HOUR - end, 1.2 * rate), (20 + end, 0 if end else 1.2 * rate)]
@@ -114,7 +123,13 @@ def slow(rate=1.0, usual=0.0, end=0):
 
 BURN_SLOW = [
     (
-        Fires("LLMTTFTDeadlineBurnSlow", 23 * HOUR, 20 * HOUR, {"deadline": slow()}, LABELS | {"deadline": "0.6"}, "30% of the streams of m at a had no first token within 0.6 s",
+        Fires(
+            "LLMTTFTDeadlineBurnSlow",
+            23 * HOUR,
+            20 * HOUR,
+            {"deadline": slow()},
+            LABELS | {"deadline": "0.6"},
+            "30% of the streams of m at a had no first token within 0.6 s",
             """
             Of the streams asked for in 30m; in 6h it was 25% of 1440, and usually (7 days) 5.455%. Counted from the
             departure of the request, with those that failed or never answered: the provider's time and the
@@ -142,7 +157,12 @@ LONG, SHORT = 1.3, 0.25  # TTFT of prompts of 5k to 20k tokens, and of up to 200
 # Of two lengths of prompt, a day (or a week) ago and now: the share of the short ones, then and now.
 def mix(share, then=0.7, slower=1.0, rate=2.0, day=DAY):
     def phases(value, before, after):
-        return (3 * HOUR, {value: rate * before}), (day - 3 * HOUR, None), (HOUR, {value: rate * before}), (LATE, {value * slower: rate * after})
+        return (
+            (3 * HOUR, {value: rate * before}),
+            (day - 3 * HOUR, None),
+            (HOUR, {value: rate * before}),
+            (LATE, {value * slower: rate * after}),
+        )
 
     return by_input("0_200", *phases(SHORT, then, share)) | by_input("5k_20k", *phases(LONG, 1 - then, 1 - share))
 
@@ -238,7 +258,7 @@ BASELINES = [
         ),
         [
             Silent("a tenth of the traffic", {"ttft": day(rate=0.2)}),
-            Silent("hours so slow are usual", {"usual": history((8 * HOUR, 0.275), (8 * HOUR, 0.55), (8 * HOUR, 0.275))}),
+            Silent("hours so slow are usual", {"usual": history((16 * HOUR, 0.275), (8 * HOUR, 0.55))}),
             Silent("a history of half a day", {"usual": history((13 * HOUR, None), (11 * HOUR, 0.275))}),
             Silent("a step from 0.275 to 0.35 s", {"ttft": day(now=0.35)}),
             Silent("prompts of each length are as fast as usual", {"input": day_mix(1)}),
@@ -266,7 +286,7 @@ BASELINES = [
 
 def tpot(then=0.0145, first=0.0145, now=0.0225, rate=2.0):
     phases = (3 * HOUR, {then: rate}), (DAY - 3 * HOUR, None), (HOUR, {first: rate}), (LATE, {now: rate})
-    return histogram("time_per_output_token_seconds", OF, CADENCE, *phases)
+    return histogram("time_per_output_token_seconds", OF, *phases)
 
 
 # 60 requests a minute, of which two in a hundred are in another world; a day ago, `usual` of them.
@@ -285,7 +305,13 @@ def load(busy=1.3, usual=0.45, alone=0.25, rate=2.0, of="9_16"):
 
 SHAPE = [
     (
-        Fires("LLMSpeedRegression", DAY + 2 * HOUR + 15, DAY + HOUR, {"tpot": tpot()}, LABELS, "Output of m at a takes 1.55 times as long per token as usual at this hour",
+        Fires(
+            "LLMSpeedRegression",
+            DAY + 2 * HOUR + 15,
+            DAY + HOUR,
+            {"tpot": tpot()},
+            LABELS,
+            "Output of m at a takes 1.55 times as long per token as usual at this hour",
             """
             Median of 30 minutes 22.5ms a token, usual 14.5ms (n = 60). From the first to the last output event,
             divided by the tokens between: the provider's time. Streams that a client held back are left out.
@@ -298,7 +324,13 @@ SHAPE = [
         ],
     ),
     (
-        Fires("LLMTTFTTailInconsistent", DAY + 2 * HOUR + 15, DAY + HOUR, {"ttft": tail()}, LABELS, "One stream in a hundred of m at a waits 26 times as long as the middle one",
+        Fires(
+            "LLMTTFTTailInconsistent",
+            DAY + 2 * HOUR + 15,
+            DAY + HOUR,
+            {"ttft": tail()},
+            LABELS,
+            "One stream in a hundred of m at a waits 26 times as long as the middle one",
             f"""
             P99 7.2s, median 275.5ms of TTFT in 5 minutes (n = 300). {TTFT_IS}
             """,
@@ -311,7 +343,13 @@ SHAPE = [
         ],
     ),
     (
-        Fires("LLMTTFTDegradesUnderLoad", DAY + 2 * HOUR + 15, DAY + HOUR, load(), LABELS | {"load": "9_16"}, "m at a is 5.2 times as slow to its first token with 9_16 requests at once",
+        Fires(
+            "LLMTTFTDegradesUnderLoad",
+            DAY + 2 * HOUR + 15,
+            DAY + HOUR,
+            load(),
+            LABELS | {"load": "9_16"},
+            "m at a is 5.2 times as slow to start with 9_16 requests at once",
             f"""
             Median TTFT of 30 minutes 1.3s (n = 60), of requests that were alone 250ms (a day). Requests in flight
             are those through this gauge, at the request's start. {TTFT_IS}

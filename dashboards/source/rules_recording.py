@@ -180,7 +180,7 @@ SAMPLES = [
         ) / (sum by ({PAIR}) (rate(streamgauge_paired_ttft_seconds_count{{side="gateway"}}[30m])) > 0)
           and {PAIRED}:n_30m >= {ENOUGH}
         """,
-        "Mean of TTFT minus the TTFT that the server states, of the same requests: the network, and what the provider leaves out.",
+        "Mean of TTFT minus the server's own, of the same requests: the network, and what the provider leaves out.",
     ),
     Record(
         f"{PAIRED}:server_mean_30m",
@@ -211,7 +211,7 @@ BASELINES = [
           - quantile_over_time(0.25, {TTFT}:p50_30m_sampled[7d] offset 1h)
         ) / 1.349
         """,
-        "A standard deviation that outliers don't move: the distance of the quartiles, as a normal distribution has it.",
+        "A standard deviation that outliers don't move: of a normal distribution with these quartiles.",
     ),
     Record(
         f"{TTFT}:baseline_points_7d",
@@ -243,7 +243,7 @@ BASELINES = [
           {INPUT}:rate_30m and {INPUT}:p50_30m_sampled{{input!="unknown"}} and {INPUT}:p50_30m_same_hour_7d
         )
         """,
-        "The medians of the classes of prompt length, weighted by the mix of now; only classes that are known from before.",
+        "Medians of the classes of prompt length, weighted by the mix of now; only of classes known from before.",
     ),
     Record(
         f"{TTFT}:by_mix_usual_7d",
@@ -316,13 +316,13 @@ GROUPS = [
     (
         "streamgauge-increases",
         "5m",
-        "Evaluated once per span, so that the spans lie end to end and a sum over days costs little. Not to be looked up singly.",
+        "Evaluated once per span, so that spans lie end to end and a sum over days costs little. Not to be looked up singly.",
         INCREASES,
     ),
     (
         "streamgauge-workloads",
         "2m",
-        "Declared workloads, as rankings of providers publish them: the median of three days, and how many requests it is of.",
+        "Declared workloads, as rankings of providers publish them: the median of three days, and its n.",
         [rule for family in WORKLOADS for rule in over_72h(family)],
     ),
 ]

@@ -1,23 +1,14 @@
-"""The tests of the alerts, for `promtool test rules`: how they are written down. What they are is in rules_cases*.py."""
+"""The tests of the alerts, for `promtool test rules`: how they are written down. They are in rules_cases*.py."""
 
 from dataclasses import dataclass
+
+from .catalogue import FAMILIES
 
 HEAD = """\
 # Written by dashboards/generate from dashboards/source. Change those, not this file.
 # promtool test rules dashboards/rules/tests/*.yml
 """
-# The bounds of the gauge's histograms, as it writes them.
-FINE = (
-    "0.005 0.01 0.02 0.03 0.04 0.05 0.065 0.08 0.1 0.125 0.16 0.2 0.25 0.3 0.4 0.5 0.6 0.8 1.0 1.25 1.6 2.0 2.5 3.2 4.0 5.0 6.4 8.0 10.0"
-    " 16.0 24.0 32.0 48.0 64.0 96.0 128.0"
-).split()
-COARSE = "0.05 0.1 0.2 0.3 0.45 0.6 0.8 1.1 1.6 2.5 4.0 6.4 10.0 20.0 50.0 128.0".split()
-LOADS = "0.05 0.1 0.2 0.3 0.6 1.0 1.6 2.5 5.0 10.0 32.0 128.0".split()
-CADENCE = "0.0005 0.00065 0.0008 0.001 0.0015 0.002 0.003 0.004 0.005 0.0065 0.008 0.01 0.013 0.016 0.02 0.025 0.032 0.04 0.05".split()
-OVERHEAD = "5e-05 7.5e-05 0.0001 0.0002 0.0005 0.001 0.002 0.005 0.01 0.025 0.1".split()
-
-
-# The model of series in a case that fires. The silent ones stand beside it, as models that are called by what is different.
+# The model in a case that fires. Silent ones stand beside it, as models that are called by what is different.
 MODEL = 'model="m"'
 
 
@@ -45,8 +36,14 @@ class Silent:
 def page(groups, rules, interval, cases):
     """A test file: `cases` are pairs of a `Fires` and its list of `Silent`; `interval` is between evaluations."""
     order = "".join(f"  - {name}\n" for name in groups)
-    head = f"rule_files:\n  - ../recording.yml\n  - ../alerts.yml\nevaluation_interval: {interval}\ngroup_eval_order:\n{order}"
-    return HEAD + head + "tests:\n" + "\n".join(text for fires, silences in cases for text in tests(fires, silences, rules))
+    files = "rule_files:\n  - ../recording.yml\n  - ../alerts.yml\n"
+    head = f"{files}evaluation_interval: {interval}\ngroup_eval_order:\n{order}"
+    return (
+        HEAD
+        + head
+        + "tests:\n"
+        + "\n".join(text for fires, silences in cases for text in tests(fires, silences, rules))
+    )
 
 
 def tests(fires, silences, rules):
@@ -54,7 +51,9 @@ def tests(fires, silences, rules):
     others = {silent.only: changed(fires, silent) for silent in silences}
     expected = found(fires, rules[fires.alert])
     if fires.labels.get("model"):
-        beside = {f"{only}, {name}": renamed(series, only) for only, given in others.items() for name, series in given.items()}
+        beside = {
+            f"{only}, {name}": renamed(series, only) for only, given in others.items() for name, series in given.items()
+        }
         return [test(f"{fires.alert} fires for m, and for no other", fires, fires.given | beside, expected)]
     return [test(f"{fires.alert} fires", fires, fires.given, expected)] + [
         test(f"{fires.alert} is silent: only {only}", fires, given, " []\n") for only, given in others.items()
@@ -73,7 +72,9 @@ def renamed(series, only):
 
 
 def test(name, fires, given, expected):
-    series = "".join(f"      - series: {quoted(name)}\n        values: {quoted(values)}\n" for name, values in flat(given))
+    series = "".join(
+        f"      - series: {quoted(name)}\n        values: {quoted(values)}\n" for name, values in flat(given)
+    )
     checks = "".join(
         f"      - eval_time: {minutes}m\n        alertname: {fires.alert}\n        exp_alerts:{alerts}"
         for minutes, alerts in ((fires.before, " []\n"), (fires.at, expected))
@@ -85,7 +86,9 @@ def found(fires, rule):
     """What promtool is to find."""
     texts = rule.annotations() | {"summary": fires.summary, "description": fires.description}
     for label in ("upstream", "model"):
-        texts["dashboard"] = texts["dashboard"].replace(f"{{{{ $labels.{label} | urlquery }}}}", fires.labels.get(label, ""))
+        texts["dashboard"] = texts["dashboard"].replace(
+            f"{{{{ $labels.{label} | urlquery }}}}", fires.labels.get(label, "")
+        )
     labels = {"severity": rule.severity} | fires.labels
     return f"\n          - exp_labels:\n{mapping(labels)}            exp_annotations:\n{mapping(texts)}"
 
@@ -104,7 +107,7 @@ def flat(given):
         yield from values.items() if isinstance(values, dict) else [(name, values)]
 
 
-# --- series, a sample a minute -----------------------------------------------------------------------------------------
+# --- series, a sample a minute ---
 
 
 def counter(*phases):
@@ -121,14 +124,16 @@ def gauge(*phases):
     return " ".join(f"_x{minutes}" if value is None else f"{value:g}x{minutes - 1}" for minutes, value in phases)
 
 
-def histogram(family, labels, bounds, *phases):
-    """Phases of (minutes, {value: observations a minute}); None is a gap. Only the bounds around the values are written."""
+def histogram(family, labels, *phases):
+    """Phases of (minutes, {value: observations a minute}); None is a gap. With the bounds around the values only."""
+    bounds = FAMILIES[f"streamgauge_{family}"].bounds
     values = sorted({value for _, seen in phases for value in seen or ()})
     near = {bound for value in values for bound in around(value, bounds)}
     series = {}
-    for bound in [*sorted(near, key=float), "+Inf"]:
-        below = [(m, None if s is None else sum(n for value, n in s.items() if value <= float(bound))) for m, s in phases]
-        series[f'streamgauge_{family}_bucket{{{labels},le="{bound}"}}'] = counter(*below)
+    for bound in [*sorted(near), float("inf")]:
+        below = [(m, None if s is None else sum(n for value, n in s.items() if value <= bound)) for m, s in phases]
+        spelt = "+Inf" if bound == float("inf") else repr(float(bound))
+        series[f'streamgauge_{family}_bucket{{{labels},le="{spelt}"}}'] = counter(*below)
     series[f"streamgauge_{family}_count{{{labels}}}"] = series[f'streamgauge_{family}_bucket{{{labels},le="+Inf"}}']
     sums = [(m, None if s is None else sum(value * n for value, n in s.items())) for m, s in phases]
     return series | {f"streamgauge_{family}_sum{{{labels}}}": counter(*sums)}
@@ -136,5 +141,4 @@ def histogram(family, labels, bounds, *phases):
 
 def around(value, bounds):
     """The bounds next to a value, below and above."""
-    below = [bound for bound in bounds if float(bound) < value]
-    return below[-1:] + [bound for bound in bounds if float(bound) >= value][:1]
+    return [bound for bound in bounds if bound < value][-1:] + [bound for bound in bounds if bound >= value][:1]

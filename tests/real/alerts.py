@@ -1,7 +1,7 @@
 """A provider becomes half as fast: the alerts fire in Alertmanager and reach a webhook; it recovers, and they end.
 
-The rules are the shipped ones with every duration divided by thirty. A week of medians as they were is written before, since none
-can be waited for; what is compared with it is measured.
+The rules are the shipped ones with every duration divided by thirty. A week of medians as they were is written before, since
+none can be waited for; what is compared with it is measured.
 """
 
 import http.client
@@ -49,19 +49,29 @@ def prove(parts):
     until("half an hour's median, with enough behind it", lambda: ready(server), PATIENCE)
     print(f"    usual: TTFT {ready(server):.3f} s by the rules, {USUAL} s by the provider")
     time.sleep(30 * 60 / SCALE / 2)
-    check("as it is, none of them fires", not active(manager) and not webhook.notes_of(EXPECTED, "firing"), webhook.notes)
+    check(
+        "as it is, none of them fires", not active(manager) and not webhook.notes_of(EXPECTED, "firing"), webhook.notes
+    )
 
     stop(sim)
     sim, _ = provider(parts, SLOW, port)
     slowed = time.monotonic()
-    until("all are at the webhook", lambda: {n["labels"]["alertname"] for n in webhook.notes_of(EXPECTED, "firing")} == set(EXPECTED), PATIENCE)
+    until(
+        "all are at the webhook",
+        lambda: {n["labels"]["alertname"] for n in webhook.notes_of(EXPECTED, "firing")} == set(EXPECTED),
+        PATIENCE,
+    )
     check("Alertmanager holds them to be active", active(manager) == set(EXPECTED), active(manager))
     said(webhook, slowed)
 
     stop(sim)
     provider(parts, USUAL, port)
     recovered = time.monotonic()
-    until("the ends of all are at the webhook", lambda: {n["labels"]["alertname"] for n in webhook.notes_of(EXPECTED, "resolved")} == set(EXPECTED), PATIENCE)
+    until(
+        "the ends of all are at the webhook",
+        lambda: {n["labels"]["alertname"] for n in webhook.notes_of(EXPECTED, "resolved")} == set(EXPECTED),
+        PATIENCE,
+    )
     check("Alertmanager holds none of them to be active", not active(manager), active(manager))
     rows = [["alert", "fired after, s", "ended after, s"]]
     for name in EXPECTED:
@@ -80,7 +90,7 @@ def provider(parts, ttft, port=0):
 
 
 def history(parts):
-    """A folder with blocks of a week (divided) that ends before now: medians that were `USUAL`, and deadlines that were kept."""
+    """A folder with blocks of a week (divided) that ends before now: medians of `USUAL`, and deadlines that were kept."""
     pages = {
         f"streamgauge:ttft_seconds:p50_30m{{{PAIR}}}": USUAL,
         f"streamgauge:ttft_seconds:n_30m{{{PAIR}}}": 60,
@@ -101,7 +111,7 @@ def history(parts):
 
 
 def clients(parts, port):
-    """Ask for streams one after the other until the end of the proof; a provider that is away for a moment is no matter."""
+    """Ask for streams one after the other until the end of the proof; if a provider is away for a moment, no matter."""
     over = threading.Event()
     body = {
         "model": "sim-1",
@@ -114,7 +124,9 @@ def clients(parts, port):
         while not over.wait(PAUSE):
             connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
             try:
-                connection.request("POST", "/v1/chat/completions", json.dumps(body), {"content-type": "application/json"})
+                connection.request(
+                    "POST", "/v1/chat/completions", json.dumps(body), {"content-type": "application/json"}
+                )
                 connection.getresponse().read()
             except (OSError, http.client.HTTPException):
                 pass
@@ -155,7 +167,9 @@ def said(webhook, slowed):
     print()
     for name in EXPECTED:
         note = webhook.notes_of([name], "firing")[0]
-        print(f"    {name}, after {note['at'] - slowed:.0f} s: {note['annotations']['summary']}.\n      {note['annotations']['description']}")
+        print(
+            f"    {name}, after {note['at'] - slowed:.0f} s: {note['annotations']['summary']}.\n      {note['annotations']['description']}"
+        )
     print()
     notes = [webhook.notes_of([name], "firing")[0] for name in EXPECTED]
     where = {(note["labels"]["upstream"], note["labels"]["model"]) for note in notes}

@@ -1,6 +1,6 @@
-"""The rules as they are shipped: promtool takes them, all that they name exists, and each alert fires and is silent where it should.
+"""The shipped rules: promtool takes them, all that they name exists, each alert fires and is silent where it should.
 
-Each alert has a case in which it fires and others, which differ from it in one family of series only, in which it is silent.
+Each alert has a case in which it fires, and others that differ from it in one family of series, in which it is silent.
 """
 
 import re
@@ -49,18 +49,32 @@ def prove(parts):
 
 def names(rules, cases, known):
     """Every metric, label, label value and bound exists: in rules, and in what their cases give them."""
-    faults = [f"{rule.get('record', rule.get('alert'))}: {fault}" for rule in rules for fault in promql.faults(rule["expr"], known)]
+    faults = [
+        f"{rule.get('record', rule.get('alert'))}: {fault}"
+        for rule in rules
+        for fault in promql.faults(rule["expr"], known)
+    ]
     check(f"all that {len(rules)} rules name is there", not faults, "; ".join(faults[:10]))
     given = sorted({series for case in cases for family in case.given.values() for series in family})
     faults = [f"{series}: {fault}" for series in given for fault in promql.faults(series, known)]
     check(f"and so is all that {len(given)} series of the cases are called", not faults, "; ".join(faults[:10]))
-    wrong = promql.faults('rate(streamgauge_ttft_seconds_bucket{le="0.7",colour="red"}[5m]) > streamgauge_nothing', known)
-    check("a bound, a label and a name that are not there, and a join that never matches, would be found", len(wrong) == 4, wrong)
+    wrong = promql.faults(
+        'rate(streamgauge_ttft_seconds_bucket{le="0.7",colour="red"}[5m]) > streamgauge_nothing', known
+    )
+    check(
+        "a bound, a label and a name that are not there, and a join that never matches, would be found",
+        len(wrong) == 4,
+        wrong,
+    )
 
 
 def texts(alerts, known):
     """What an alert says can be said, and where it points to is there."""
-    headings = {re.sub(r"[^\w -]", "", line.lstrip("# ").lower()) for line in DOCS.read_text().splitlines() if line.startswith("#")}
+    headings = {
+        re.sub(r"[^\w -]", "", line.lstrip("# ").lower())
+        for line in DOCS.read_text().splitlines()
+        if line.startswith("#")
+    }
     boards = {board["uid"]: grafana.variables(board) for board in grafana.dashboards().values()}
     faults, asked = [], 0
     for name, rule in alerts.items():
@@ -102,7 +116,7 @@ def kinds(alerts, cases):
 
 
 def read_cases():
-    """The tests in their files' order: a case that fires comes before its silent ones. Models of one test are cases of their own."""
+    """The cases in their files' order, one that fires before its silent ones. Models of one test are cases of their own."""
     found = []
     for path in sorted(RULES.glob("tests/*.yml")):
         for test in yaml.safe_load(path.read_text())["tests"]:
@@ -114,9 +128,15 @@ def read_cases():
                 name = series["series"].replace(model[0], 'model="m"') if model else series["series"]
                 given.setdefault(model and model[1], {}).setdefault(family, {})[name] = series["values"]
             if not set(fired) & set(given):  # of an alert that keeps no model
-                given = {fired[0] if fired else "": {family: of for models in given.values() for family, of in models.items()}}
+                given = {
+                    fired[0] if fired else "": {
+                        family: of for models in given.values() for family, of in models.items()
+                    }
+                }
             alert = checks[0]["alertname"]
-            found += [Case(path, f"{test['name']}: {model}", alert, model in fired, series) for model, series in given.items()]
+            found += [
+                Case(path, f"{test['name']}: {model}", alert, model in fired, series) for model, series in given.items()
+            ]
     return found
 
 
@@ -125,4 +145,7 @@ def run(cases):
     for path in files:
         promtool("test", "rules", path, seconds=600)
     fired = sum(case.fires for case in cases)
-    check(f"promtool: {len(cases)} cases in {len(files)} files hold, {fired} that fire and {len(cases) - fired} that are silent", cases)
+    check(
+        f"promtool: {len(cases)} cases in {len(files)} files hold: {fired} fire, {len(cases) - fired} are silent",
+        cases,
+    )
