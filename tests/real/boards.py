@@ -16,6 +16,7 @@ import grafana
 import lint
 from monitoring import fetch, prometheus, until
 from parts import Fault, check, quantile, table
+from promql import FAMILIES
 from traffic import MODELS, PROVIDERS, WORKLOAD, Traffic, gauge
 
 SECONDS, SCALE, SCRAPE = 36, 120, 0.5
@@ -118,7 +119,7 @@ def filled(expr, board, chosen, span=60):
 
 def about_median(values, family):
     """The ends of the buckets in which the middle of these lies."""
-    bounds = [0, *lint.FAMILIES[family].bounds]
+    bounds = [0, *FAMILIES[family].bounds]
     low, high = quantile(values, 0.48), quantile(values, 0.52)
     return max(bound for bound in bounds if bound < low), min(bound for bound in bounds if bound >= high)
 
@@ -132,10 +133,10 @@ def families(live):
     said = lint.drift(live)
     check("the program exposes what docs/metrics.md says, with these labels and bounds", not said, "; ".join(said[:20]))
     there = set(re.findall(r"^(streamgauge_\w+?)(?:_bucket|_sum|_count)?(?:\{| )", live, re.M))
-    missing = {name for name, family in lint.FAMILIES.items() if name not in there}
+    missing = {name for name, family in FAMILIES.items() if name not in there}
     voice = {"streamgauge_voice_first_audio_seconds"}
     check(
-        f"{len(lint.FAMILIES) - len(missing)} of {len(lint.FAMILIES)} families have series, all but voice",
+        f"{len(FAMILIES) - len(missing)} of {len(FAMILIES)} families have series, all but voice",
         missing == voice,
         missing,
     )

@@ -70,7 +70,7 @@ BURSTS = (3, 7, 14, 40, 80)
 
 
 def gauge(parts):
-    """Providers, and the gauge before them: its port, its admin's, the one for clients' timings, and the file of its records."""
+    """Providers and the gauge before them: its port, its admin's, the one for clients' timings; the file of its records."""
     upstreams = ""
     for name, flags in PROVIDERS.items():
         _, port = parts.sim("--output-tokens", "20", *flags)
@@ -156,7 +156,7 @@ class Traffic:
             self.ask(pair, "chat", 50, {"x-sim-stall": f"0@{self.seconds}s"}, patience=2 * self.seconds)
 
     def ask(self, pair, api, tokens, headers, stream=True, patience=30):
-        """Asks once and reads the whole answer, or leaves when its patience ends; says what it measured where it got an answer."""
+        """Asks once and reads the answer, or leaves when its patience ends; sends in what it measured of an answer."""
         upstream, model = pair
         trace = f"{self.chance.getrandbits(128) | 1:032x}"
         self.traces.add(trace)
