@@ -106,7 +106,11 @@ REGARDLESS = {name for name, family in FAMILIES.items() if family.whole and "mod
 
 def faults(board, known):
     """What a board's rules say against it."""
-    return [*frame_faults(board), *(fault for panel in grafana.panels(board) for fault in panel_faults(board, panel, known))]
+    return [
+        *frame_faults(board),
+        *asked_faults(board, known),
+        *(fault for panel in grafana.panels(board) for fault in panel_faults(board, panel, known)),
+    ]
 
 
 def frame_faults(board):
@@ -139,6 +143,23 @@ def frame_faults(board):
             yield f"{panel['title']!r} is outside the grid"
     if not any(link["keepTime"] and link["includeVars"] for link in board["links"]):
         yield "no link to the other boards"
+
+
+def asked_faults(board, known):
+    """What annotations and variables ask."""
+    for annotation in board["annotations"]["list"]:
+        labels, said = promql.read(annotation["expr"], known)
+        named = re.findall(r"\{\{(\w+)\}\}", annotation["titleFormat"] + annotation["textFormat"])
+        said += [f"nothing in it has the label {name}" for name in named if name not in labels]
+        yield from (f"annotation {annotation['name']}: {fault}" for fault in said)
+        if annotation["target"]["expr"] != annotation["expr"] or annotation["datasource"] != SOURCE:
+            yield f"annotation {annotation['name']} asks for two things, or a fixed data source"
+    for variable in grafana.variables(board):
+        if variable["type"] == "query":
+            asked = re.fullmatch(r"label_values\((.*), (\w+)\)", variable["query"]["query"])
+            labels, said = promql.read(asked[1], known)
+            said += [f"it has no label {asked[2]}"] if asked[2] not in labels else []
+            yield from (f"variable {variable['name']}: {fault}" for fault in said)
 
 
 def without_name(variable):
@@ -228,6 +249,10 @@ def variable(board, name, **changes):
     next(one for one in grafana.variables(board) if one["name"] == name).update(changes)
 
 
+def spoil_annotation(board, expr):
+    board["annotations"]["list"][0]["expr"] = expr
+
+
 def moved(board):
     grafana.panels(board)[1]["gridPos"] = dict(grafana.panels(board)[0]["gridPos"])
 
@@ -272,5 +297,13 @@ BROKEN = {
     ),  # fmt: skip
     "a variable that is not there": (replaced("$upstream", "$provider"), "no variable provider"),
     "a variable read once": (lambda board: variable(board, "model", refresh=1), "not read anew"),
+    "an annotation of nothing": (
+        lambda board: spoil_annotation(board, "streamgauge_starts_total"),
+        "annotation Alerts: nothing exposes",
+    ),
+    "a variable of a label that is not": (
+        lambda board: variable(board, "model", query={"query": "label_values(streamgauge_in_flight, modell)"}),
+        "no label modell",
+    ),
     "no way to the other boards": (lambda board: board.update(links=[]), "no link"),
 }
