@@ -139,7 +139,7 @@ ITSELF = [
         f"up{{{GAUGE}}} == 0 or absent(up{{{GAUGE}}})",
         "2m", "page",
         "Without it all the others are blind, and silent. absent: where the job itself has gone, nothing is 0.",
-        "No metrics of the gauge {{ $labels.instance }}",
+        "{{ with $labels.instance }}No metrics from the gauge at {{ . }}{{ else }}No gauge is scraped at all{{ end }}",
         f"""
         Prometheus could not scrape it for two minutes, or has no job with this name ({GAUGE.replace('"', "")}). The proxy may run all the
         same: look at /healthz and /readyz, and at the target in Prometheus.

@@ -127,8 +127,9 @@ class Webhook:
         parts.callback(server.shutdown)
         self.url = f"http://127.0.0.1:{server.server_port}"
 
-    def of(self, name, status):
-        return [note for note in self.notes if note["labels"]["alertname"] == name and note["status"] == status]
+    def notes_of(self, names, status):
+        """The alerts of these names, by status: firing or resolved."""
+        return [note for note in self.notes if note["labels"]["alertname"] in names and note["status"] == status]
 
 
 def promtool(*words, seconds=300):

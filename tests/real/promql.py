@@ -167,7 +167,7 @@ class Reader:
         if name in ("label_replace", "label_join"):
             target, *sources = (part.val for part in node.args[1:] if isinstance(part, ast.StringLiteral))
             sources = sources[1:2] if name == "label_replace" else sources[1:]
-            self.needs(sources, labels, name)
+            self.needs(filter(None, sources), labels, name)  # none: a label that is always there
             labels[target] = None
         return labels, name not in ("scalar", "time", "pi")
 
