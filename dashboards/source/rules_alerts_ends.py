@@ -1,7 +1,7 @@
 """Alerts on how requests end, on whose time it was, and on the gauge itself."""
 
 from .rules_alerts import WHERE
-from .rules_parts import PAIR, Alert, now
+from .rules_parts import PAIR, Alert, now, seconds
 from .rules_recording import PAIRED, REQUESTS
 
 GAUGE = 'job="streamgauge"'  # the job's name in Prometheus
@@ -37,40 +37,40 @@ ENDS = [
     share(
         "LLMTruncatedShare", "truncated|upstream_reset", "30m", 0.02, 50, "ticket",
         """
-        One answer in fifty that breaks off is felt, and nothing else shows it: the status was 200. Five of them and fifty requests:
-        below, two cuts by chance would do. Half an hour, because it is rare.
+        One answer in fifty that breaks off is felt, and nothing else shows it: the status was 200. Five of them and
+        fifty requests: below, two cuts by chance would do. Half an hour, because it is rare.
         """,
         f"{SHARE} of {WHERE} broke off",
         """
-        Outcomes truncated (a clean end without the protocol's own) and upstream_reset, seen at the gauge's side of the provider. A
-        limit between the two, on time or idling, cuts at the same second: compare the records' duration_s.
+        Outcomes truncated (a clean end without the protocol's own) and upstream_reset, seen at the gauge's side of the
+        provider. A limit between the two, on time or idling, cuts at the same second: compare the records' duration_s.
         """,
     ),
     share(
         "LLMErrorInStreamShare", "error_event", "30m", 0.02, 50, "ticket",
-        "Errors inside of a stream that began with 200: no log of status codes has them. Bounds as for what breaks off.",
+        "Inside of a stream that began with 200: no log of status codes has them. Bounds as above.",
         f"{SHARE} of {WHERE} had an error inside of a stream that began well",
         """
-        Outcome error_event: status 2xx, then an event that says error, written by the provider. Its text is in no record, for it may
-        quote the prompt; the client has it.
+        Outcome error_event: status 2xx, then an event that says error, written by the provider. Its text is in no
+        record, for it may quote the prompt; the client has it.
         """,
     ),
     share(
         "LLMUpstreamFailing", "upstream_5xx|unreachable|upstream_timeout", "5m", 0.1, 20, "page",
-        "One request in ten refused or lost for five minutes, five of them at least: an outage, and clients retry into it.",
+        "One request in ten lost for five minutes, five of them at least: an outage, and clients retry into it.",
         f"{SHARE} of {WHERE} fail",
         """
-        Outcomes upstream_5xx (its status), unreachable (no connection) and upstream_timeout (one of the gauge's own limits,
-        which the record names). The gauge's overload and the clients' faults are not in it.
+        Outcomes upstream_5xx (its status), unreachable (no connection) and upstream_timeout (one of the gauge's own
+        limits, which the record names). The gauge's overload and the clients' faults are not in it.
         """,
     ),
     share(
         "LLMRateLimitedShare", "rate_limited", "5m", 0.05, 20, "ticket",
-        "One in twenty turned away is more than a client's first retry hides. Twenty requests, five limited: a burst is none.",
+        "One in twenty is more than a client's first retry hides. Five of them at least, so a burst is none.",
         f"{SHARE} of {WHERE} are turned away by its rate limit",
         """
-        Outcome rate_limited: 429, or a status or code that says overloaded, by the provider. What is left of which limit is in
-        streamgauge_ratelimit_remaining.
+        Outcome rate_limited: 429, or a status or code that says overloaded, by the provider. What is left of which
+        limit is in streamgauge_ratelimit_remaining.
         """,
         "capacity",
     ),
@@ -86,35 +86,37 @@ WHOSE = [
         """,
         "35m", "ticket",
         """
-        Both sides are of the same requests, so lengths and load cancel out. 0.2 s is more than a network across an ocean; half of what
-        the server states, so that it matters; and not where it is usual. Longer than the span of the mean: one slow request of the
-        thirty that it takes can't fire it alone.
+        Both sides are of the same requests, so lengths and load cancel out. 0.2 s is more than a network across an
+        ocean; half of what the server states, so that it matters; and not where it is usual. Longer than the span of
+        the mean: one slow request of the thirty that it takes can't fire it alone.
         """,
         f"{{{{ $value | humanizeDuration }}}} of the TTFT of {WHERE} is not in what the server says",
         f"""
-        Mean of 30 minutes over n = {now(f"{PAIRED}:n_30m")} requests that have both: from the request's departure to the first output event
-        at the gauge, minus what the provider states from the request's arrival there to the first token, mean
-        {now(f"{PAIRED}:server_mean_30m", "humanizeDuration")}. Usual at this hour: {now(f"{PAIRED}:outside_30m_same_hour_7d", "humanizeDuration")}. It is the network
-        (streamgauge_upstream_rtt_seconds), or the provider's front end, or a queue that it does not count.
+        Mean of 30 minutes over n = {now(f"{PAIRED}:n_30m")} requests that have both: from the request's departure to
+        the first output event at the gauge, minus what the provider states from the request's arrival there to the
+        first token, mean {seconds(f"{PAIRED}:server_mean_30m")}. Usual at this hour:
+        {seconds(f"{PAIRED}:outside_30m_same_hour_7d")}. It is the network (streamgauge_upstream_rtt_seconds), or the
+        provider's front end, or a queue that it does not count.
         """,
         "anatomy",
     ),
     Alert(
         "LLMGaugeOverheadHigh",
-        f"""
+        """
         histogram_quantile(0.99, sum by (upstream, phase, le) (rate(streamgauge_overhead_seconds_bucket[10m]))) > 0.005
         and sum by (upstream, phase) (increase(streamgauge_overhead_seconds_count[10m])) >= 100
         """,
         "15m", "ticket",
         """
-        Usual is a tenth of a millisecond. At 5 ms the gauge is a part of what it measures. Longer than the span, so that one bad burst
-        among the hundred can't do it.
+        Usual is a tenth of a millisecond. At 5 ms the gauge is a part of what it measures. Longer than the span, so
+        that one bad burst among the hundred can't do it.
         """,
         "The gauge itself adds {{ $value | humanizeDuration }} for {{ $labels.upstream }} (P99, {{ $labels.phase }})",
         """
-        P99 of 10 minutes. request: from the request's arrival to its departure; first_output, event: from an output event's
-        arrival to its departure to the client; connecting and waiting for either side are not in it. The gauge's own time:
-        its processor is short (streamgauge_runtime_delay_seconds, process_cpu_seconds_total), or its connections are HTTP/2.
+        P99 of 10 minutes. request: from the request's arrival to its departure; first_output, event: from an output
+        event's arrival to its departure to the client; connecting and waiting for either side are not in it. The
+        gauge's own time: its processor is short (streamgauge_runtime_delay_seconds, process_cpu_seconds_total), or its
+        connections are HTTP/2.
         """,
         "anatomy",
         ("upstream", "phase"),
@@ -126,11 +128,11 @@ ITSELF = [
         "LLMSeriesOverflow",
         "sum by (instance) (increase(streamgauge_series_overflow_total[1h])) > 0",
         "0s", "ticket",
-        "One is enough: from there on some series are sums of what should stand apart, and every rule that compares models is blunt.",
+        "One is enough: from there on some series are sums of what should stand apart, for every rule here.",
         'The gauge at {{ $labels.instance }} folds series into "_other"',
         """
-        Label sets folded in the last hour: {{ $value | printf "%.0f" }}. More upstreams, models or workloads than metrics.max_series has
-        room for. Their numbers are in model="_other" now.
+        Label sets folded in the last hour: {{ $value | printf "%.0f" }}. More upstreams, models or workloads than
+        metrics.max_series has room for. Their numbers are in model="_other" now.
         """,
         "capacity", (),
     ),
@@ -139,10 +141,10 @@ ITSELF = [
         f"up{{{GAUGE}}} == 0 or absent(up{{{GAUGE}}})",
         "2m", "page",
         "Without it all the others are blind, and silent. absent: where the job itself has gone, nothing is 0.",
-        "No metrics of the gauge {{ $labels.instance }}",
+        "{{ with $labels.instance }}No metrics from the gauge at {{ . }}{{ else }}No gauge is scraped at all{{ end }}",
         f"""
-        Prometheus could not scrape it for two minutes, or has no job with this name ({GAUGE.replace('"', "")}). The proxy may run all the
-        same: look at /healthz and /readyz, and at the target in Prometheus.
+        Prometheus could not scrape it for two minutes, or has no job with this name ({GAUGE.replace('"', "")}). The
+        proxy may run all the same: look at /healthz and /readyz, and at the target in Prometheus.
         """,
         "capacity", (),
     ),

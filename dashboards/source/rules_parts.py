@@ -16,7 +16,7 @@ class Record:
 
 @dataclass(frozen=True)
 class Alert:
-    """An alert; `severity` is page (now), ticket (in working hours) or info (beside another); `labels` are what it keeps."""
+    """An alert; `severity` is page, ticket or info (see alerts.yml), `board` what it links to, `labels` what it keeps."""
 
     name: str
     expr: str
@@ -29,7 +29,9 @@ class Alert:
     labels: tuple = ("upstream", "model")
 
     def annotations(self):
-        variables = "&".join(f"var-{label}={{{{ $labels.{label} | urlquery }}}}" for label in self.labels if label in PAIR)
+        variables = "&".join(
+            f"var-{label}={{{{ $labels.{label} | urlquery }}}}" for label in self.labels if label in PAIR
+        )
         return {
             "summary": self.summary,
             "description": self.description,
@@ -39,8 +41,16 @@ class Alert:
 
 
 def now(series, shown='printf "%.0f"', labels=("upstream", "model"), more=""):
-    """In a text: what this series has now for the labels of the alert; nothing where it has nothing."""
+    """In a text: what this series has now for the labels of the alert; `unknown` where it has nothing."""
     wanted = ",".join([f"{label}=%q" for label in labels] + ([more] if more else []))
     values = " ".join(f"$labels.{label}" for label in labels)
-    asked = f'printf `{series}{{{wanted}}}` {values} | query'
-    return f"{{{{ with {asked} }}}}{{{{ . | first | value | {shown} }}}}{{{{ end }}}}"
+    asked = f"printf `{series}{{{wanted}}}` {values} | query"
+    return f"{{{{ with {asked} }}}}{{{{ . | first | value | {shown} }}}}{{{{ else }}}}unknown{{{{ end }}}}"
+
+
+def seconds(series, labels=("upstream", "model"), more=""):
+    return now(series, "humanizeDuration", labels, more)
+
+
+def percent(series, more=""):
+    return now(series, "humanizePercentage", more=more)

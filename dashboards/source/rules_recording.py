@@ -38,7 +38,9 @@ def mean(family, window, by=PAIR):
 
 def same_hour(series, by=PAIR):
     # Not a subquery: its steps of a day would all be at midnight.
-    days = "\n          or ".join(f'label_replace({series} offset {day}d, "day", "{day}", "", "")' for day in range(1, 8))
+    days = "\n          or ".join(
+        f'label_replace({series} offset {day}d, "day", "{day}", "upstream", ".*")' for day in range(1, 8)
+    )
     return f"""
         quantile by ({by}) (0.5,
           {days}
@@ -64,22 +66,46 @@ def missed(window):
 
 
 SIGNALS = [
-    Record(f"{TTFT}:p50_5m", quantile(0.5, "ttft_seconds", "5m"), "TTFT: request sent → first output event arrived, the upstream's time."),
-    Record(f"{TTFT}:p99_5m", quantile(0.99, "ttft_seconds", "5m"), "Two of two hundred lie above it: read n_5m beside it."),
-    Record(f"{TTFT}:n_5m", count("ttft_seconds", "5m"), "First tokens. Requests that never got one are in ttft_deadline."),
-    Record(f"{TTFT}:p50_30m", quantile(0.5, "ttft_seconds", "30m"), "Half an hour: enough for a median at one request a minute."),
+    Record(
+        f"{TTFT}:p50_5m",
+        quantile(0.5, "ttft_seconds", "5m"),
+        "TTFT: request sent → first output event arrived, the upstream's time.",
+    ),
+    Record(
+        f"{TTFT}:p99_5m", quantile(0.99, "ttft_seconds", "5m"), "Two of two hundred lie above it: read n_5m beside it."
+    ),
+    Record(
+        f"{TTFT}:n_5m", count("ttft_seconds", "5m"), "First tokens. Requests that never got one are in ttft_deadline."
+    ),
+    Record(
+        f"{TTFT}:p50_30m",
+        quantile(0.5, "ttft_seconds", "30m"),
+        "Half an hour: enough for a median at one request a minute.",
+    ),
     Record(f"{TTFT}:n_30m", count("ttft_seconds", "30m"), "As n_5m."),
     Record(f"{REQUESTS}:share_5m", share("5m"), "Of all requests that ended, by whoever's fault."),
-    Record(f"{REQUESTS}:n_5m", f"sum by ({PAIR}) (increase(streamgauge_requests_total[5m]))", "What share_5m is a share of."),
+    Record(
+        f"{REQUESTS}:n_5m",
+        f"sum by ({PAIR}) (increase(streamgauge_requests_total[5m]))",
+        "What share_5m is a share of.",
+    ),
     Record(f"{REQUESTS}:share_30m", share("30m"), "As share_5m: a rare fault takes half an hour to be seen."),
-    Record(f"{REQUESTS}:n_30m", f"sum by ({PAIR}) (increase(streamgauge_requests_total[30m]))", "What share_30m is a share of."),
+    Record(
+        f"{REQUESTS}:n_30m",
+        f"sum by ({PAIR}) (increase(streamgauge_requests_total[30m]))",
+        "What share_30m is a share of.",
+    ),
     Record(f"{INPUT}:mean_30m", mean("ttft_by_input_seconds", "30m", f"{PAIR}, input"), "TTFT by input tokens."),
     Record(
         f"{INPUT}:rate_30m",
         f"sum by ({PAIR}, input) (rate(streamgauge_ttft_by_input_seconds_count[30m]))",
         "The mix of prompt lengths, in requests per second.",
     ),
-    Record(f"{LOAD}:mean_30m", mean("ttft_by_load_seconds", "30m", f"{PAIR}, load"), "TTFT by requests in flight at the start."),
+    Record(
+        f"{LOAD}:mean_30m",
+        mean("ttft_by_load_seconds", "30m", f"{PAIR}, load"),
+        "TTFT by requests in flight at the start.",
+    ),
     Record(f"{LOAD}:n_30m", count("ttft_by_load_seconds", "30m", f"{PAIR}, load"), "What mean_30m is of."),
     Record(
         f"{TPOT}:p50_30m",
@@ -154,7 +180,7 @@ SAMPLES = [
         ) / (sum by ({PAIR}) (rate(streamgauge_paired_ttft_seconds_count{{side="gateway"}}[30m])) > 0)
           and {PAIRED}:n_30m >= {ENOUGH}
         """,
-        "Mean of TTFT minus the TTFT that the server states, of the same requests: the network, and what the provider leaves out.",
+        "Mean of TTFT minus the server's own, of the same requests: the network, and what the provider leaves out.",
     ),
     Record(
         f"{PAIRED}:server_mean_30m",
@@ -185,7 +211,7 @@ BASELINES = [
           - quantile_over_time(0.25, {TTFT}:p50_30m_sampled[7d] offset 1h)
         ) / 1.349
         """,
-        "A standard deviation that outliers don't move: the distance of the quartiles, as a normal distribution has it.",
+        "A standard deviation that outliers don't move: of a normal distribution with these quartiles.",
     ),
     Record(
         f"{TTFT}:baseline_points_7d",
@@ -194,8 +220,12 @@ BASELINES = [
     ),
     Record(f"{TPOT}:p50_30m_same_hour_7d", same_hour(f"{TPOT}:p50_30m_sampled"), "Usual at this hour."),
     Record(f"{TTFT}:tail_ratio_5m_same_hour_7d", same_hour(f"{TTFT}:tail_ratio_5m_sampled"), "Usual at this hour."),
-    Record(f"{INPUT}:p50_30m_same_hour_7d", same_hour(f"{INPUT}:p50_30m_sampled", f"{PAIR}, input"), "Usual at this hour."),
-    Record(f"{LOAD}:p50_30m_same_hour_7d", same_hour(f"{LOAD}:p50_30m_sampled", f"{PAIR}, load"), "Usual at this hour."),
+    Record(
+        f"{INPUT}:p50_30m_same_hour_7d", same_hour(f"{INPUT}:p50_30m_sampled", f"{PAIR}, input"), "Usual at this hour."
+    ),
+    Record(
+        f"{LOAD}:p50_30m_same_hour_7d", same_hour(f"{LOAD}:p50_30m_sampled", f"{PAIR}, load"), "Usual at this hour."
+    ),
     Record(
         f"{LOAD}:idle_p50_1d",
         f'quantile_over_time(0.5, {LOAD}:p50_30m_sampled{{load="1"}}[1d])',
@@ -213,7 +243,7 @@ BASELINES = [
           {INPUT}:rate_30m and {INPUT}:p50_30m_sampled{{input!="unknown"}} and {INPUT}:p50_30m_same_hour_7d
         )
         """,
-        "The medians of the classes of prompt length, weighted by the mix of now; only classes that are known from before.",
+        "Medians of the classes of prompt length, weighted by the mix of now; only of classes known from before.",
     ),
     Record(
         f"{TTFT}:by_mix_usual_7d",
@@ -286,13 +316,13 @@ GROUPS = [
     (
         "streamgauge-increases",
         "5m",
-        "Evaluated once per span, so that the spans lie end to end and a sum over days costs little. Not to be looked up singly.",
+        "Evaluated once per span, so that spans lie end to end and a sum over days costs little. Not to be looked up singly.",
         INCREASES,
     ),
     (
         "streamgauge-workloads",
         "2m",
-        "Declared workloads, as rankings of providers publish them: the median of three days, and how many requests it is of.",
+        "Declared workloads, as rankings of providers publish them: the median of three days, and its n.",
         [rule for family in WORKLOADS for rule in over_72h(family)],
     ),
 ]

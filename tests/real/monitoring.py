@@ -17,11 +17,13 @@ READY_SECONDS, ANSWER_SECONDS = 30, 60
 LISTENING = r'msg="Listening on"[^\n]*address=(127\.0\.0\.1:\d+)'
 
 
-def prometheus(parts, targets=(), rules=(), scrape="1s", storage=None, alertmanager=None, features=(), job="streamgauge"):
+def prometheus(
+    parts, targets=(), rules=(), scrape="1s", storage=None, alertmanager=None, features=(), job="streamgauge"
+):
     """A `Prometheus` that scrapes these targets ("127.0.0.1:PORT") and evaluates these rule files.
 
-    `storage` is a folder that may hold blocks of earlier days, a new one unless given; `alertmanager` is where alerts go (an
-    `Alertmanager`); `features` are names for `--enable-feature`.
+    `storage` is a folder that may hold blocks of earlier days, a new one unless given; `alertmanager` is where alerts go
+    (an `Alertmanager`); `features` are names for `--enable-feature`.
     """
     asked = {
         "global": {"scrape_interval": scrape, "scrape_timeout": scrape, "evaluation_interval": scrape},
@@ -44,11 +46,13 @@ def prometheus(parts, targets=(), rules=(), scrape="1s", storage=None, alertmana
 
 
 def alertmanager(parts, receiver_url, group_by=("alertname", "upstream", "model"), seconds=1):
-    """An `Alertmanager` that posts to this address what it is sent, also the ends of alerts, grouped so and after so long."""
+    """An `Alertmanager` that posts to this address what it is sent, ends of alerts too, grouped so and after so long."""
     receiver = {"name": "receiver", "webhook_configs": [{"url": receiver_url, "send_resolved": True}]}
     waits = {"group_wait": f"{seconds}s", "group_interval": f"{seconds}s", "repeat_interval": "1h"}
     config = parts.file("alertmanager.yml")
-    config.write_text(json.dumps({"route": {"receiver": "receiver", "group_by": list(group_by)} | waits, "receivers": [receiver]}))
+    config.write_text(
+        json.dumps({"route": {"receiver": "receiver", "group_by": list(group_by)} | waits, "receivers": [receiver]})
+    )
     words = [
         installed("prometheus-alertmanager"), f"--config.file={config}", f"--storage.path={parts.file('alertmanager')}",
         "--cluster.listen-address=", "--web.listen-address=127.0.0.1:0",
@@ -104,7 +108,7 @@ class Alertmanager(Server):
 
 
 class Webhook:
-    """Takes Alertmanager's notifications at `url`; `notes` are the alerts in them, each with `status`, `labels`, `annotations`."""
+    """Takes Alertmanager's notifications at `url`; `notes` are their alerts: `status`, `labels`, `annotations`, `at`."""
 
     def __init__(self, parts):
         self.notes = []
@@ -127,14 +131,19 @@ class Webhook:
         parts.callback(server.shutdown)
         self.url = f"http://127.0.0.1:{server.server_port}"
 
-    def of(self, name, status):
-        return [note for note in self.notes if note["labels"]["alertname"] == name and note["status"] == status]
+    def notes_of(self, names, status):
+        """The alerts of these names, by status: firing or resolved."""
+        return [note for note in self.notes if note["labels"]["alertname"] in names and note["status"] == status]
 
 
 def promtool(*words, seconds=300):
     """Runs promtool; returns what it said, or fails with that."""
     done = subprocess.run(
-        [installed("promtool"), *map(str, words)], capture_output=True, text=True, timeout=seconds, stdin=subprocess.DEVNULL
+        [installed("promtool"), *map(str, words)],
+        capture_output=True,
+        text=True,
+        timeout=seconds,
+        stdin=subprocess.DEVNULL,
     )
     said = (done.stdout + done.stderr).strip()
     if done.returncode != 0:
