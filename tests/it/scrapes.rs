@@ -5,7 +5,7 @@ use std::io::Read as _;
 use flate2::read::GzDecoder;
 use tokio::net::TcpStream;
 
-use crate::support::{Live, Peer, chat_request, told::value};
+use crate::support::{Live, Peer, chat_request, value};
 
 const INVENTED: usize = 10_000;
 const MAX_SERIES: usize = 32_000;
