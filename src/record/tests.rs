@@ -273,7 +273,7 @@ fn a_tunnel_is_counted_but_in_no_latency() {
 #[test]
 fn a_tunnel_is_in_flight_but_nobodys_load() {
     let (recorder, handles) = recorder(&["m"]);
-    let mut tunnel = recorder.started(&handles, &facts("m"), at(1));
+    let tunnel = recorder.started(&handles, &facts("m"), at(1));
     tunnel.tunnelled();
     tunnel.tunnelled();
     let turn = recorder.started(&handles, &facts("m"), at(2));
