@@ -74,7 +74,9 @@ pub struct Running {
     pub upstream: Arc<str>,
     /// The model as requested.
     pub model: Option<Arc<str>>,
-    /// Tells it from the others of its upstream and model.
+    /// The model it is counted under.
+    pub counted: Arc<str>,
+    /// Tells it from the others that are counted there.
     pub ticket: u64,
     /// Its `request_head`.
     pub head: Stamp,

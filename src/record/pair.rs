@@ -64,7 +64,7 @@ struct UpstreamCells {
 #[derive(Debug)]
 pub struct Pair {
     upstream: Arc<str>,
-    model: Box<str>,
+    model: Arc<str>,
     shared: Arc<Shared>,
     cells: Arc<UpstreamCells>,
     room: Mutex<Room>,
@@ -313,6 +313,7 @@ impl Pair {
         into.extend(room.here().map(|(ticket, exchange)| Running {
             upstream: Arc::clone(&self.upstream),
             model: exchange.model.clone(),
+            counted: Arc::clone(&self.model),
             ticket,
             head: exchange.head,
             sent: exchange.sent,

@@ -48,6 +48,7 @@ fn config(upstreams: Vec<Arc<Upstream>>) -> Config {
         listeners: Vec::new(),
         recent: 512,
         admin: None,
+        admin_access: crate::config::AdminAccess::default(),
         client_timings: None,
         workers: None,
         kernel_stamps: true,
