@@ -12,7 +12,7 @@ use std::{
     pin::Pin,
     sync::{Arc, atomic::Ordering},
     task::{Context, Poll, ready},
-    time::{Duration, SystemTime, UNIX_EPOCH},
+    time::Duration,
 };
 
 use bytes::Bytes;
@@ -24,7 +24,10 @@ use tokio::{
     time::{Interval, MissedTickBehavior},
 };
 
-use super::{Pages, now::Now};
+use super::{
+    Pages,
+    now::{Now, since_epoch},
+};
 use crate::clock::Stamp;
 
 /// How often there is a look.
@@ -105,9 +108,4 @@ impl Body for Live {
         // Packing into memory does not fail; if it did, the page would ask again.
         Poll::Ready(self.packed(events).ok().map(|bytes| Ok(Frame::data(bytes))))
     }
-}
-
-/// Seconds since 1970.
-fn since_epoch(time: SystemTime) -> f64 {
-    time.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64()
 }

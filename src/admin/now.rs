@@ -1,6 +1,9 @@
 //! What the last minutes come to, for the live page: made when somebody looks, of the last exchanges and those in flight.
 
-use std::collections::BTreeMap;
+use std::{
+    collections::BTreeMap,
+    time::{SystemTime, UNIX_EPOCH},
+};
 
 use serde::Serialize;
 
@@ -11,6 +14,11 @@ use crate::{
     observation::{Observation, Outcome},
     record::Running,
 };
+
+/// Seconds since 1970.
+pub(super) fn since_epoch(time: SystemTime) -> f64 {
+    time.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64()
+}
 
 /// What "now" is.
 const WINDOW: Nanos = Nanos(300_000_000_000);
@@ -23,6 +31,8 @@ const MOST_RUNNING: usize = 100;
 /// One look. Spans are in seconds; what was not observed is left out.
 #[derive(Serialize, Debug)]
 pub(super) struct Now {
+    /// Seconds since 1970.
+    time: f64,
     /// Requests are taken: not while it starts or drains.
     ready: bool,
     window_s: f64,
@@ -119,6 +129,7 @@ impl Now {
         running.sort_unstable_by_key(|exchange| exchange.head);
         running.truncate(MOST_RUNNING);
         Self {
+            time: since_epoch(pages.clock.wall(now)),
             ready,
             window_s: WINDOW.seconds(),
             exchanges: inside.len(),

@@ -1,0 +1,474 @@
+// The live page: reads events of the gauge, keeps the last exchanges, shows what the filter lets through.
+
+import { detail } from "./detail.js";
+import { plot } from "./plot.js";
+import { ABSENT, OUTCOME_KINDS, STAGE_KINDS, bar, clock, el, name, number, outcomeMark, stageKind, time } from "./show.js";
+
+/** Rows, and exchanges that dots are made of. */
+const ROWS = 500;
+const DOTS = 4000;
+const DOTS_SECONDS = 600;
+/** Rows made in one go: more would hold up typing. */
+const AT_ONCE = 60;
+/** A page that nobody sees lets go of its connection after this long. */
+const UNSEEN_SECONDS = 20;
+const LIMITS = [0.3, 0.6, 1];
+
+const at = (id) => document.getElementById(id);
+
+/** Exchanges that have ended, newest first: {record, began, row, opened}. */
+let past = [];
+/** By id. */
+const known = new Map();
+/** Ended and not shown yet, oldest first. */
+let queue = [];
+/** The newest look at what is in flight and at the last minutes. */
+let now = { pairs: [], running: [], time: Date.now() / 1000 };
+let process;
+let dirty = true;
+
+// --- the connection ----------------------------------------------------------------------------------------------------
+
+let connection;
+let paused = false;
+let wait = 1;
+
+async function connect() {
+  connection?.abort();
+  const mine = (connection = new AbortController());
+  state("wait", "connecting");
+  let said = "";
+  try {
+    const answer = await fetch("live", { headers: authorization(), signal: mine.signal });
+    if (answer.status === 401) return askForToken();
+    if (!answer.ok) throw new Error((await answer.text()).trim());
+    at("ask").hidden = true;
+    wait = 1;
+    for await (const [event, data] of events(answer.body)) take(event, JSON.parse(data));
+  } catch (error) {
+    if (mine.signal.aborted) return;
+    if (!(error instanceof TypeError)) said = `: ${error.message}`;
+  }
+  if (mine.signal.aborted) return;
+  state("bad", `no connection${said}; again in ${wait} s`);
+  setTimeout(() => mine === connection && !paused && !document.hidden && connect(), wait * 1000);
+  wait = Math.min(wait * 2, 15);
+}
+
+function disconnect(said) {
+  connection?.abort();
+  connection = undefined;
+  state("wait", said);
+}
+
+/** Server-sent events of a body, as [event, data]. */
+async function* events(body) {
+  let text = "";
+  for await (const piece of body.pipeThrough(new TextDecoderStream())) {
+    text += piece;
+    const blocks = text.split("\n\n");
+    text = blocks.pop();
+    for (const block of blocks) {
+      const [, event, data] = /^event: (.*)\ndata: (.*)$/.exec(block) ?? [];
+      if (event) yield [event, data];
+    }
+  }
+}
+
+function authorization() {
+  const token = sessionStorage.getItem("token");
+  return token ? { authorization: `Bearer ${token}` } : {};
+}
+
+function askForToken() {
+  state("bad", "a token is wanted");
+  at("asked").textContent = sessionStorage.getItem("token") ? "That is not the token." : "";
+  sessionStorage.removeItem("token");
+  at("ask").hidden = false;
+  at("token").value = "";
+  at("token").focus();
+}
+
+function state(look, said) {
+  at("state").className = look;
+  at("state").textContent = said;
+}
+
+function take(event, data) {
+  if (event === "begin") begin(data);
+  else if (event === "exchanges") queue.push(...data.reverse());
+  else if (event === "now") {
+    now = data;
+    state(data.ready ? "good" : "wait", data.ready ? "live" : "live; takes no requests: starting or draining");
+  }
+  dirty = true;
+  wake();
+}
+
+function begin({ started, version }) {
+  at("state").title = `version ${version}, running since ${new Date(started * 1000).toLocaleString("en-GB")}`;
+  // Another process knows nothing of the exchanges of the one before it.
+  if (process !== undefined && process !== started) {
+    known.clear();
+    past = [];
+    at("past").replaceChildren();
+  }
+  process = started;
+}
+
+// --- what is shown -----------------------------------------------------------------------------------------------------
+
+let woken = false;
+
+/** Shows what is new with the next picture, a few rows at a time. */
+function wake() {
+  if (woken) return;
+  woken = true;
+  requestAnimationFrame(() => {
+    woken = false;
+    addRows(queue.splice(0, AT_ONCE));
+    if (queue.length > 0) return wake();
+    if (!dirty) return;
+    dirty = false;
+    showTotals();
+    showNow();
+    showRunning();
+    showOptions();
+    later(showPlots);
+  });
+}
+
+/** In a task of its own, so that no task is long. */
+function later(work) {
+  setTimeout(work, 0);
+}
+
+function addRows(records) {
+  const rows = document.createDocumentFragment();
+  for (const record of records) {
+    if (known.has(record.id)) continue;
+    const exchange = { record, began: Date.parse(record.time) / 1000 };
+    exchange.row = pastRow(exchange);
+    known.set(record.id, exchange);
+    past.unshift(exchange);
+    rows.prepend(exchange.row);
+  }
+  at("past").prepend(rows);
+  for (const { row, opened } of past.slice(ROWS).filter(({ row, opened }) => row && !opened)) row.remove();
+  for (const exchange of past.slice(ROWS)) if (!exchange.opened) exchange.row = undefined;
+  for (const { record } of past.splice(DOTS)) known.delete(record.id);
+  keepOneInTabOrder();
+}
+
+function pastRow(exchange) {
+  const { record, began } = exchange;
+  const stages = Object.entries(record.stages_s);
+  const parts = stages.map(([stage, seconds]) => ({ look: stageKind(stage), length: seconds, says: `${stage}: ${time(seconds)}` }));
+  const most = stages.reduce((a, b) => (b[1] > a[1] ? b : a), ["", 0]);
+  const row = line([
+    clock(began), name(record.upstream, 40), name(record.model, 80), outcomeMark(record.outcome),
+    time(record.ttft_s), number(record.output_tokens_per_second), number(record.output_tokens), time(record.wall_s),
+    bar(parts, `mostly ${most[0]}: ${time(most[1])}`),
+  ]);
+  row.setAttribute("aria-expanded", "false");
+  row.dataset.id = record.id;
+  row.hidden = !lets(record);
+  return row;
+}
+
+const COLUMNS = ["time", "upstream", "model", "outcome", "number ttft", "number speed", "number tokens", "number wall", "where"];
+
+/** A row of these cells. */
+function line(cells) {
+  const shown = cells.map((cell, column) => {
+    const made = el("span", { role: "gridcell", class: COLUMNS[column] }, cell);
+    if (column === 1 || column === 2) made.title = made.textContent;
+    return made;
+  });
+  return el("div", { role: "row", class: "row", tabindex: "-1" }, ...shown);
+}
+
+const DOING = { sending: "sending", waiting: "waiting", streaming: "streaming", answering: "no stream", tunnel: "tunnel" };
+
+/** Rows of those in flight, newest first, kept by key so that the focus stays. */
+function showRunning() {
+  const here = new Map([...at("running").children].map((row) => [row.dataset.key, row]));
+  const rows = now.running.filter(lets).reverse().map((exchange) => {
+    const { key, upstream, model, doing, age_s: age, sent_s: sent, ttft_s: ttft } = exchange;
+    const before = sent === undefined ? age : age - sent;
+    const waited = ttft ?? (doing === "waiting" || doing === "answering" ? sent : 0) ?? 0;
+    const parts = [
+      { look: "g2", length: before, says: `before its departure: ${time(before)}` },
+      { look: "g3", length: waited, says: `waiting: ${time(waited)}` },
+      { look: "g4", length: ttft === undefined ? 0 : age - before - ttft, says: "output" },
+    ];
+    const row = line([
+      el("em", {}, "now"), name(upstream, 40), name(model, 80),
+      el("span", { class: "outcome" }, el("i", { class: `doing ${doing}`, "aria-hidden": "true" }, "●"), ` ${DOING[doing]}`),
+      ttft === undefined && doing === "waiting" ? el("em", {}, `${time(sent)} …`) : time(ttft),
+      ABSENT, ABSENT, el("em", {}, `${time(age)} …`), bar(parts, `${DOING[doing]} for ${time(age)}`),
+    ]);
+    row.dataset.key = key;
+    const old = here.get(key);
+    if (!old) return row;
+    old.replaceChildren(...row.children);
+    return old;
+  });
+  const focused = document.activeElement;
+  at("running").replaceChildren(...rows);
+  if (focused?.isConnected && focused.closest("#running")) focused.focus();
+  keepOneInTabOrder();
+}
+
+function showTotals() {
+  at("in-flight").textContent = number(now.in_flight ?? 0);
+  at("oldest").textContent = now.oldest_wait_s === undefined ? ABSENT : time(now.oldest_wait_s);
+  if (now.window_s === undefined) return;
+  const minutes = now.window_s / 60;
+  at("ended-name").textContent = now.forgotten ? `ended in ${time(now.reaches_s)}` : `ended in ${minutes} min`;
+  at("ended").textContent = number(now.exchanges);
+  at("window").textContent = now.forgotten
+    ? `Of the last ${number(now.exchanges)} exchanges, which ended in ${time(now.reaches_s)}: more are not remembered (admin.recent). Beside each number is how many it is made of.`
+    : `Of the ${number(now.exchanges)} exchanges that ended in the last ${minutes} minutes. Beside each number is how many it is made of.`;
+}
+
+function showNow() {
+  const rows = now.pairs.filter(letsPair).map((pair) => {
+    const { upstream, model, in_flight: running, oldest_wait_s: oldest, ttft_s: ttft, output_tokens_per_second: speed, overhead_s: overhead } = pair;
+    const outcomes = Object.entries(pair.outcomes);
+    const parts = OUTCOME_KINDS.map(([look, kind, , those]) => {
+      const length = outcomes.filter(([outcome]) => those.includes(outcome)).reduce((sum, [, n]) => sum + n, 0);
+      return { look, length, says: `${kind}: ${length}` };
+    });
+    const told = outcomes.sort((a, b) => b[1] - a[1]).map(([outcome, n]) => `${number(n)} ${outcome}`).join(" · ");
+    return el("tr", {},
+      el("th", { scope: "row", title: name(upstream, 200) }, name(upstream, 40)),
+      el("td", { class: "model", title: name(model, 200) }, name(model, 80)),
+      figure("in flight", number(running)),
+      figure("oldest wait", oldest === undefined ? ABSENT : time(oldest)),
+      figure("TTFT p50", time(ttft.p50), ttft.n),
+      figure("p99", time(ttft.p99), ttft.n, ttft.n < 100 ? "largest" : undefined),
+      figure("tokens/s p50", number(speed.p50), speed.n),
+      figure("overhead p50", time(overhead.p50), overhead.n),
+      el("td", { class: "outcomes", "data-name": "outcomes" }, bar(parts, told || "none ended"), el("small", {}, told)));
+  });
+  const nothing = el("tr", {}, el("td", { colspan: "9", class: "note" }, now.pairs.length > 0 ? "The filter lets none through." : "No exchange yet. Send a request through the gauge, and it shows here."));
+  at("now").tBodies[0].replaceChildren(...(rows.length > 0 ? rows : [nothing]));
+}
+
+/** A number under its name, with how many it is made of. */
+function figure(title, shown, n, more) {
+  const under = n === undefined || n === 0 ? "" : `n = ${number(n)}${more ? `, ${more}` : ""}`;
+  return el("td", { class: "number", "data-name": title }, el("b", {}, shown), el("small", {}, under));
+}
+
+const plots = {
+  ttft: plot(at("ttft"), {
+    title: "Time to first token", unit: "TTFT", show: time, limits: LIMITS, open: openRecord,
+    note: "Each mark is a stream, where its first output came; lines are medians of half minutes. Dashed: instant, fine, noticed.",
+  }),
+  speed: plot(at("speed"), {
+    title: "Output speed", unit: "tokens/s", show: number, limits: [], open: openRecord,
+    note: "Tokens per second after the first, of streams whose provider counted them, where they ended. Each mark is one.",
+  }),
+};
+
+function showPlots() {
+  const series = { ttft: new Map(), speed: new Map() };
+  const add = (of, record, at, value) => {
+    if (value === undefined || value <= 0 || at < now.time - DOTS_SECONDS) return;
+    const title = `${name(record.upstream, 24)} ${name(record.model, 32)}`;
+    if (!series[of].has(title)) series[of].set(title, []);
+    series[of].get(title).push({ at, value, record });
+  };
+  for (const { record, began } of past) {
+    if (began < now.time - 2 * DOTS_SECONDS) break;
+    if (!lets(record)) continue;
+    add("ttft", record, began + (record.client_ttft_s ?? record.ttft_s), record.ttft_s);
+    add("speed", record, began + record.wall_s, record.output_tokens_per_second);
+  }
+  for (const of of Object.keys(plots)) {
+    const sorted = [...series[of]].sort(([a], [b]) => (a < b ? -1 : 1));
+    plots[of](sorted.map(([title, points]) => ({ title, points })), now.time);
+  }
+}
+
+// --- the filter --------------------------------------------------------------------------------------------------------
+
+let filter = { words: "", upstream: "", model: "", outcome: "" };
+
+/** Whether a record, or one in flight, is shown. */
+function lets(record) {
+  const { words, outcome } = filter;
+  return letsPair(record) && (!outcome || record.outcome === outcome) && (!words || textOf(record).includes(words));
+}
+
+function letsPair(record) {
+  const { upstream, model } = filter;
+  return (!upstream || record.upstream === upstream) && (!model || record.model === model);
+}
+
+function textOf(record) {
+  const { id, upstream, model, outcome, doing, response_model, finish_reason, path, trace_id, session, flags = [] } = record;
+  return [id, upstream, model, outcome, doing, response_model, finish_reason, path, trace_id, session, ...flags].join("\n").toLowerCase();
+}
+
+function refilter() {
+  filter = { words: at("words").value.trim().toLowerCase(), upstream: at("upstream").value, model: at("model").value, outcome: at("outcome").value };
+  for (const { record, row, opened } of past.slice(0, ROWS)) {
+    if (!row) continue;
+    row.hidden = !lets(record);
+    if (opened) opened.hidden = row.hidden;
+  }
+  keepOneInTabOrder();
+  dirty = true;
+  wake();
+}
+
+/** What can be chosen: what there is. */
+function showOptions() {
+  const there = (key) => [...new Set([...now.pairs.map((pair) => pair[key]), ...past.map(({ record }) => record[key])])].filter(Boolean).sort();
+  for (const key of ["upstream", "model", "outcome"]) {
+    const select = at(key);
+    const wanted = there(key).slice(0, 200);
+    const has = [...select.options].slice(1).map((option) => option.value);
+    if (wanted.join("\n") === has.join("\n")) continue;
+    const chosen = select.value;
+    if (chosen && !wanted.includes(chosen)) wanted.push(chosen);
+    select.replaceChildren(select.options[0], ...wanted.map((value) => el("option", { value }, name(value))));
+    select.value = chosen;
+  }
+  const rows = past.slice(0, ROWS);
+  const shown = rows.filter(({ record }) => lets(record)).length;
+  const running = now.in_flight > now.running.length ? `; of ${number(now.in_flight)} in flight the ${now.running.length} oldest` : "";
+  at("shown").textContent = rows.length === 0
+    ? "Those that end while the page is open appear here."
+    : `${shown === rows.length ? "The" : `${number(shown)} of the`} last ${number(rows.length)} that ended${running}. Open one for its time line.`;
+}
+
+// --- opening and moving ------------------------------------------------------------------------------------------------
+
+function toggle(row) {
+  const exchange = known.get(row.dataset.id);
+  if (!exchange) return;
+  if (exchange.opened) return close(exchange);
+  exchange.opened = el("div", { role: "row", class: "opened" });
+  show(exchange, exchange.record, undefined);
+  row.after(exchange.opened);
+  row.setAttribute("aria-expanded", "true");
+  refresh(exchange);
+}
+
+function show(exchange, record, gaps) {
+  exchange.opened?.replaceChildren(el("div", { role: "gridcell", "aria-label": `exchange ${record.id}` }, detail(record, gaps)));
+}
+
+/** The record may have grown since: clients send their own times afterwards. And only now its gaps are asked for. */
+async function refresh(exchange) {
+  try {
+    const answer = await fetch(`exchange?id=${exchange.record.id}`, { headers: authorization() });
+    const found = answer.ok ? await answer.json() : null;
+    if (found) show(exchange, found.record, found.gaps);
+  } catch {
+    // What is shown stays.
+  }
+}
+
+function close(exchange) {
+  exchange.opened.remove();
+  exchange.opened = undefined;
+  exchange.row.setAttribute("aria-expanded", "false");
+}
+
+function openRecord({ id }) {
+  const exchange = known.get(id);
+  if (!exchange?.row?.isConnected) return;
+  if (!exchange.opened) toggle(exchange.row);
+  focusRow(exchange.row);
+  exchange.row.scrollIntoView({ block: "center" });
+}
+
+const rowsShown = () => [...at("exchanges").querySelectorAll("#running > .row, #past > .row:not([hidden])")];
+
+/** Tab goes to one row, arrows to the others. */
+function keepOneInTabOrder() {
+  const current = at("exchanges").querySelector('.row[tabindex="0"]:not([hidden])');
+  if (current) return;
+  at("exchanges").querySelector("#running > .row, #past > .row:not([hidden])")?.setAttribute("tabindex", "0");
+}
+
+function focusRow(row) {
+  for (const other of at("exchanges").querySelectorAll('.row[tabindex="0"]')) other.tabIndex = -1;
+  row.tabIndex = 0;
+  row.focus({ preventScroll: false });
+}
+
+function onGridKey(event) {
+  const row = event.target.closest(".row, .opened");
+  if (!row || event.altKey || event.ctrlKey || event.metaKey) return;
+  const own = row.classList.contains("opened") ? row.previousElementSibling : row;
+  const rows = rowsShown();
+  const place = rows.indexOf(own);
+  const exchange = known.get(own.dataset.id);
+  const steps = { ArrowDown: place + 1, ArrowUp: place - 1, Home: 0, End: rows.length - 1, PageDown: place + 10, PageUp: place - 10 };
+  if (event.key in steps) focusRow(rows[Math.min(Math.max(steps[event.key], 0), rows.length - 1)]);
+  else if (event.key === "Enter" || event.key === " ") toggle(own);
+  else if (event.key === "ArrowRight" && exchange && !exchange.opened) toggle(own);
+  else if ((event.key === "Escape" || event.key === "ArrowLeft") && exchange?.opened) {
+    close(exchange);
+    focusRow(own);
+  } else return;
+  event.preventDefault();
+}
+
+function onKey(event) {
+  if (event.altKey || event.ctrlKey || event.metaKey) return;
+  const typing = event.target.matches?.("input, select, textarea");
+  if (event.key === "Escape" && event.target === at("words")) {
+    at("words").value = "";
+    refilter();
+    at("exchanges").querySelector('.row[tabindex="0"]')?.focus();
+  } else if (typing) return;
+  else if (event.key === "/") at("words").focus();
+  else if (event.key === "p") at("pause").click();
+  else return;
+  event.preventDefault();
+}
+
+function setPaused(wanted) {
+  paused = wanted;
+  at("pause").textContent = paused ? "Go on" : "Pause";
+  at("pause").setAttribute("aria-pressed", String(paused));
+  if (paused) disconnect("paused");
+  else connect();
+}
+
+// --- begin -------------------------------------------------------------------------------------------------------------
+
+at("stages").append(...STAGE_KINDS.map(([look, kind, stages]) => el("li", { title: stages.join(", ") }, el("i", { class: `patch ${look}` }), kind)));
+for (const key of ["words", "upstream", "model", "outcome"]) at(key).addEventListener("input", refilter);
+at("filter").addEventListener("reset", () => later(refilter));
+at("filter").addEventListener("submit", (event) => event.preventDefault());
+at("exchanges").addEventListener("keydown", onGridKey);
+at("exchanges").addEventListener("click", (event) => {
+  const row = event.target.closest("#past > .row");
+  if (!row || getSelection().toString()) return;
+  focusRow(row);
+  toggle(row);
+});
+document.addEventListener("keydown", onKey);
+at("pause").addEventListener("click", () => setPaused(!paused));
+at("ask").addEventListener("submit", (event) => {
+  event.preventDefault();
+  sessionStorage.setItem("token", at("token").value.trim());
+  connect();
+});
+let unseen;
+document.addEventListener("visibilitychange", () => {
+  clearTimeout(unseen);
+  if (paused) return;
+  if (document.hidden) unseen = setTimeout(() => disconnect("nobody looks"), UNSEEN_SECONDS * 1000);
+  else if (!connection || at("state").className === "bad") connect();
+});
+showPlots();
+connect();
