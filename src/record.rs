@@ -18,8 +18,8 @@ use std::{
 use http::HeaderMap;
 use prometheus::{IntCounter, core::Collector as _};
 
-use self::{pair::Shared, room::Present};
 pub use self::pair::{Pair, UpstreamHandles};
+use self::{pair::Shared, room::Present};
 pub use crate::metrics::Exemplar;
 use crate::{
     access_log::AccessLog,

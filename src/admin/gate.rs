@@ -24,7 +24,8 @@ impl Token {
         let text = fs::read_to_string(file).map_err(fault)?;
         let token = text.trim();
         if token.is_empty() || !token.bytes().all(|byte| byte.is_ascii_graphic()) {
-            let message = "it must be one line of printable ASCII without spaces, such as `openssl rand -hex 32` writes";
+            let message =
+                "it must be one line of printable ASCII without spaces, such as `openssl rand -hex 32` writes";
             return Err(fault(io::Error::new(io::ErrorKind::InvalidData, message)));
         }
         Ok(Self(token.as_bytes().to_vec()))
@@ -106,10 +107,20 @@ mod tests {
 
     #[test]
     fn an_address_and_known_names_are_ours() {
-        for host in ["127.0.0.1:9464", "[::1]:9464", "10.0.0.7", "[fe80::1]", "LocalHost:1", "Gauge.Example", "gauge.example:80"] {
+        for host in [
+            "127.0.0.1:9464",
+            "[::1]:9464",
+            "10.0.0.7",
+            "[fe80::1]",
+            "LocalHost:1",
+            "Gauge.Example",
+            "gauge.example:80",
+        ] {
             assert!(gate().refuses_name(&headers([("host", host)])).is_none(), "{host}");
         }
-        for host in ["evil.example", "127.0.0.1.evil.example:9464", "localhost.evil", "gauge.example.", "", "a b", "[::1].x"] {
+        for host in
+            ["evil.example", "127.0.0.1.evil.example:9464", "localhost.evil", "gauge.example.", "", "a b", "[::1].x"]
+        {
             let answer = gate().refuses_name(&headers([("host", host)])).map(|answer| answer.status());
             assert_eq!(answer, Some(StatusCode::MISDIRECTED_REQUEST), "{host}");
         }

@@ -186,8 +186,7 @@ impl Pages {
 
 /// An answer of this kind, compressed if its reader takes that.
 fn packed(headers: &HeaderMap, kind: HeaderValue, content: impl AsRef<[u8]> + Into<Bytes>) -> Answer {
-    let zipped =
-        accepts(headers, header::ACCEPT_ENCODING, "gzip").then(|| gzip(content.as_ref())).and_then(Result::ok);
+    let zipped = accepts(headers, header::ACCEPT_ENCODING, "gzip").then(|| gzip(content.as_ref())).and_then(Result::ok);
     let Some(zipped) = zipped else { return of_kind(StatusCode::OK, kind, content) };
     let mut answer = of_kind(StatusCode::OK, kind, zipped);
     answer.headers_mut().insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));

@@ -5,10 +5,11 @@ use http::{HeaderMap, HeaderValue, header};
 use super::{aside::Answer, packed};
 
 /// Where each is served, what it is, and what is in it.
-const FILES: [(&str, &str, &str); 7] = [
+const FILES: [(&str, &str, &str); 8] = [
     ("/", "text/html; charset=utf-8", include_str!("page/index.html")),
     ("/page.css", "text/css; charset=utf-8", include_str!("page/page.css")),
     ("/page.js", SCRIPT, include_str!("page/page.js")),
+    ("/feed.js", SCRIPT, include_str!("page/feed.js")),
     ("/show.js", SCRIPT, include_str!("page/show.js")),
     ("/plot.js", SCRIPT, include_str!("page/plot.js")),
     ("/detail.js", SCRIPT, include_str!("page/detail.js")),
@@ -46,7 +47,8 @@ mod tests {
     #[test]
     fn the_page_brings_everything_it_names() {
         let words = FILES.iter().flat_map(|(_, _, content)| content.split(['"', '\'']));
-        let named = words.filter(|word| !word.contains(' ') && [".css", ".js", ".svg"].iter().any(|end| word.ends_with(end)));
+        let named =
+            words.filter(|word| !word.contains(' ') && [".css", ".js", ".svg"].iter().any(|end| word.ends_with(end)));
         let named: Vec<_> = named.map(|word| format!("/{}", word.trim_start_matches("./"))).collect();
         assert!(named.len() > FILES.len() - 2, "{named:?}");
         for path in named {
@@ -58,7 +60,16 @@ mod tests {
     #[test]
     fn no_text_can_become_markup_and_nothing_stands_inline() {
         for (path, _, content) in FILES {
-            for word in ["innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(", "style=", "onclick", "http:"] {
+            for word in [
+                "innerHTML",
+                "outerHTML",
+                "insertAdjacentHTML",
+                "document.write",
+                "eval(",
+                "style=",
+                "onclick",
+                "http:",
+            ] {
                 // The namespace of drawings is a name, not an address.
                 let found = content.replace("http://www.w3.org/2000/svg", "").contains(word);
                 assert!(!found, "{path} has {word}");

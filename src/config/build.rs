@@ -10,7 +10,8 @@ use http::{HeaderName, HeaderValue};
 use toml::de::DeTable;
 
 use super::{
-    AdminAccess, ClientTimings, Config, ConfigError, KeyPair, Limits, Listener, LogTarget, Metrics, Overrides, Workload,
+    AdminAccess, ClientTimings, Config, ConfigError, KeyPair, Limits, Listener, LogTarget, Metrics, Overrides,
+    Workload,
     error::{At, Faults, Written},
     raw::Section,
     upstreams::{self, Draft},

@@ -172,5 +172,5 @@ function facts(record) {
     "provider's id": record.upstream_request_id,
   };
   const told = Object.entries(rows).filter(([, value]) => value !== undefined && value !== "");
-  return part("facts", "Facts", el("dl", {}, ...told.flatMap(([key, value]) => [el("dt", {}, key), el("dd", {}, name(String(value), 300))])));
+  return part("facts", "Facts", el("dl", {}, ...told.map(([key, value]) => el("div", {}, el("dt", {}, key), el("dd", {}, name(String(value), 300))))));
 }

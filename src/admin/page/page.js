@@ -1,17 +1,17 @@
 // The live page: reads events of the gauge, keeps the last exchanges, shows what the filter lets through.
 
 import { detail } from "./detail.js";
+import { listen } from "./feed.js";
 import { plot } from "./plot.js";
 import { ABSENT, OUTCOME_KINDS, STAGE_KINDS, bar, clock, el, name, number, outcomeMark, stageKind, time } from "./show.js";
 
 /** Rows, and exchanges that dots are made of. */
 const ROWS = 500;
 const DOTS = 4000;
-const DOTS_SECONDS = 600;
+/** How far back drawings reach: the first that holds every dot. */
+const REACHES = [60, 120, 300, 600];
 /** Rows made in one go: more would hold up typing. */
 const AT_ONCE = 60;
-/** A page that nobody sees lets go of its connection after this long. */
-const UNSEEN_SECONDS = 20;
 const LIMITS = [0.3, 0.6, 1];
 
 const at = (id) => document.getElementById(id);
@@ -24,75 +24,13 @@ const known = new Map();
 let queue = [];
 /** The newest look at what is in flight and at the last minutes. */
 let now = { pairs: [], running: [], time: Date.now() / 1000 };
-let process;
+/** When the gauge started. */
+let running;
 let dirty = true;
 
-// --- the connection ----------------------------------------------------------------------------------------------------
+// --- what the gauge says ------------------------------------------------------------------------------------------------
 
-let connection;
-let paused = false;
-let wait = 1;
-
-async function connect() {
-  connection?.abort();
-  const mine = (connection = new AbortController());
-  state("wait", "connecting");
-  let said = "";
-  try {
-    const answer = await fetch("live", { headers: authorization(), signal: mine.signal });
-    if (answer.status === 401) return askForToken();
-    if (!answer.ok) throw new Error((await answer.text()).trim());
-    at("ask").hidden = true;
-    wait = 1;
-    for await (const [event, data] of events(answer.body)) take(event, JSON.parse(data));
-  } catch (error) {
-    if (mine.signal.aborted) return;
-    if (!(error instanceof TypeError)) said = `: ${error.message}`;
-  }
-  if (mine.signal.aborted) return;
-  state("bad", `no connection${said}; again in ${wait} s`);
-  setTimeout(() => mine === connection && !paused && !document.hidden && connect(), wait * 1000);
-  wait = Math.min(wait * 2, 15);
-}
-
-function disconnect(said) {
-  connection?.abort();
-  connection = undefined;
-  state("wait", said);
-}
-
-/** Server-sent events of a body, as [event, data]. */
-async function* events(body) {
-  let text = "";
-  for await (const piece of body.pipeThrough(new TextDecoderStream())) {
-    text += piece;
-    const blocks = text.split("\n\n");
-    text = blocks.pop();
-    for (const block of blocks) {
-      const [, event, data] = /^event: (.*)\ndata: (.*)$/.exec(block) ?? [];
-      if (event) yield [event, data];
-    }
-  }
-}
-
-function authorization() {
-  const token = sessionStorage.getItem("token");
-  return token ? { authorization: `Bearer ${token}` } : {};
-}
-
-function askForToken() {
-  state("bad", "a token is wanted");
-  at("asked").textContent = sessionStorage.getItem("token") ? "That is not the token." : "";
-  sessionStorage.removeItem("token");
-  at("ask").hidden = false;
-  at("token").value = "";
-  at("token").focus();
-}
-
-function state(look, said) {
-  at("state").className = look;
-  at("state").textContent = said;
-}
+const feed = listen({ take, state, askForToken });
 
 function take(event, data) {
   if (event === "begin") begin(data);
@@ -105,15 +43,29 @@ function take(event, data) {
   wake();
 }
 
+function state(look, said) {
+  at("state").className = look;
+  at("state").textContent = said;
+}
+
+function askForToken(again) {
+  state("bad", "a token is wanted");
+  at("asked").textContent = again ? "That is not the token." : "";
+  at("ask").hidden = false;
+  at("token").value = "";
+  at("token").focus();
+}
+
 function begin({ started, version }) {
+  at("ask").hidden = true;
   at("state").title = `version ${version}, running since ${new Date(started * 1000).toLocaleString("en-GB")}`;
   // Another process knows nothing of the exchanges of the one before it.
-  if (process !== undefined && process !== started) {
+  if (running !== undefined && running !== started) {
     known.clear();
     past = [];
     at("past").replaceChildren();
   }
-  process = started;
+  running = started;
 }
 
 // --- what is shown -----------------------------------------------------------------------------------------------------
@@ -126,16 +78,25 @@ function wake() {
   woken = true;
   requestAnimationFrame(() => {
     woken = false;
-    addRows(queue.splice(0, AT_ONCE));
-    if (queue.length > 0) return wake();
-    if (!dirty) return;
+    if (dirty) later(showPlots);
+    if (dirty) showLook();
     dirty = false;
-    showTotals();
-    showNow();
-    showRunning();
+    if (!held()) addRows(queue.splice(0, AT_ONCE));
+    queue.splice(0, queue.length - DOTS);
+    if (!held() && queue.length > 0) wake();
     showOptions();
-    later(showPlots);
   });
+}
+
+function showLook() {
+  showTotals();
+  showNow();
+  showRunning();
+}
+
+/** Whether somebody is at a row, which must not run away then. */
+function held() {
+  return at("exchanges").matches(":hover, :focus-within") || past.some(({ opened }) => opened);
 }
 
 /** In a task of its own, so that no task is long. */
@@ -147,7 +108,7 @@ function addRows(records) {
   const rows = document.createDocumentFragment();
   for (const record of records) {
     if (known.has(record.id)) continue;
-    const exchange = { record, began: Date.parse(record.time) / 1000 };
+    const exchange = { record, began: beganAt(record) };
     exchange.row = pastRow(exchange);
     known.set(record.id, exchange);
     past.unshift(exchange);
@@ -158,6 +119,11 @@ function addRows(records) {
   for (const exchange of past.slice(ROWS)) if (!exchange.opened) exchange.row = undefined;
   for (const { record } of past.splice(DOTS)) known.delete(record.id);
   keepOneInTabOrder();
+}
+
+/** Seconds since 1970. */
+function beganAt(record) {
+  return Date.parse(record.time) / 1000;
 }
 
 function pastRow(exchange) {
@@ -193,12 +159,13 @@ const DOING = { sending: "sending", waiting: "waiting", streaming: "streaming", 
 /** Rows of those in flight, newest first, kept by key so that the focus stays. */
 function showRunning() {
   const here = new Map([...at("running").children].map((row) => [row.dataset.key, row]));
-  const rows = now.running.filter(lets).reverse().map((exchange) => {
+  const hold = at("exchanges").matches(":hover") && here.size > 0;
+  const rows = now.running.filter(lets).reverse().filter(({ key }) => !hold || here.has(key)).map((exchange) => {
     const { key, upstream, model, doing, age_s: age, sent_s: sent, ttft_s: ttft } = exchange;
     const before = sent === undefined ? age : age - sent;
     const waited = ttft ?? (doing === "waiting" || doing === "answering" ? sent : 0) ?? 0;
     const parts = [
-      { look: "g2", length: before, says: `before its departure: ${time(before)}` },
+      { look: "g5", length: before, says: `before its departure: ${time(before)}` },
       { look: "g3", length: waited, says: `waiting: ${time(waited)}` },
       { look: "g4", length: ttft === undefined ? 0 : age - before - ttft, says: "output" },
     ];
@@ -214,9 +181,9 @@ function showRunning() {
     old.replaceChildren(...row.children);
     return old;
   });
-  const focused = document.activeElement;
-  at("running").replaceChildren(...rows);
-  if (focused?.isConnected && focused.closest("#running")) focused.focus();
+  if (hold) {
+    for (const row of here.values()) row.classList.toggle("over", !rows.includes(row));
+  } else at("running").replaceChildren(...rows);
   keepOneInTabOrder();
 }
 
@@ -265,31 +232,35 @@ function figure(title, shown, n, more) {
 const plots = {
   ttft: plot(at("ttft"), {
     title: "Time to first token", unit: "TTFT", show: time, limits: LIMITS, open: openRecord,
-    note: "Each mark is a stream, where its first output came; lines are medians of half minutes. Dashed: instant, fine, noticed.",
+    note: "Each mark is a stream, where its first output came. Lines are medians, a twentieth of the width each. Dashed: below feels instant, fine, noticed.",
   }),
   speed: plot(at("speed"), {
     title: "Output speed", unit: "tokens/s", show: number, limits: [], open: openRecord,
-    note: "Tokens per second after the first, of streams whose provider counted them, where they ended. Each mark is one.",
+    note: "Tokens per second after the first, of streams whose provider counted them. Each mark is one, where it ended.",
   }),
 };
 
 function showPlots() {
+  const farthest = REACHES.at(-1);
+  let oldest = now.time;
   const series = { ttft: new Map(), speed: new Map() };
   const add = (of, record, at, value) => {
-    if (value === undefined || value <= 0 || at < now.time - DOTS_SECONDS) return;
+    if (value === undefined || value <= 0 || at < now.time - farthest) return;
+    oldest = Math.min(oldest, at);
     const title = `${name(record.upstream, 24)} ${name(record.model, 32)}`;
     if (!series[of].has(title)) series[of].set(title, []);
     series[of].get(title).push({ at, value, record });
   };
-  for (const { record, began } of past) {
-    if (began < now.time - 2 * DOTS_SECONDS) break;
+  for (const { record, began } of [...queue.map((record) => ({ record, began: beganAt(record) })).reverse(), ...past]) {
+    if (began < now.time - 2 * farthest) break;
     if (!lets(record)) continue;
     add("ttft", record, began + (record.client_ttft_s ?? record.ttft_s), record.ttft_s);
     add("speed", record, began + record.wall_s, record.output_tokens_per_second);
   }
+  const reach = REACHES.find((seconds) => seconds >= now.time - oldest) ?? farthest;
   for (const of of Object.keys(plots)) {
     const sorted = [...series[of]].sort(([a], [b]) => (a < b ? -1 : 1));
-    plots[of](sorted.map(([title, points]) => ({ title, points })), now.time);
+    plots[of](sorted.map(([title, points]) => ({ title, points })), now.time, reach);
   }
 }
 
@@ -338,12 +309,14 @@ function showOptions() {
     select.replaceChildren(select.options[0], ...wanted.map((value) => el("option", { value }, name(value))));
     select.value = chosen;
   }
+  at("newer").hidden = queue.length === 0 || !held();
+  at("newer").textContent = `${number(queue.length)} newer: show`;
   const rows = past.slice(0, ROWS);
   const shown = rows.filter(({ record }) => lets(record)).length;
-  const running = now.in_flight > now.running.length ? `; of ${number(now.in_flight)} in flight the ${now.running.length} oldest` : "";
+  const cut = now.in_flight > now.running.length ? `; of ${number(now.in_flight)} in flight the ${now.running.length} oldest` : "";
   at("shown").textContent = rows.length === 0
     ? "Those that end while the page is open appear here."
-    : `${shown === rows.length ? "The" : `${number(shown)} of the`} last ${number(rows.length)} that ended${running}. Open one for its time line.`;
+    : `${shown === rows.length ? "The" : `${number(shown)} of the`} last ${number(rows.length)} that ended${cut}. Open one for its time line.`;
 }
 
 // --- opening and moving ------------------------------------------------------------------------------------------------
@@ -366,7 +339,7 @@ function show(exchange, record, gaps) {
 /** The record may have grown since: clients send their own times afterwards. And only now its gaps are asked for. */
 async function refresh(exchange) {
   try {
-    const answer = await fetch(`exchange?id=${exchange.record.id}`, { headers: authorization() });
+    const answer = await fetch(`exchange?id=${exchange.record.id}`, { headers: feed.authorization() });
     const found = answer.ok ? await answer.json() : null;
     if (found) show(exchange, found.record, found.gaps);
   } catch {
@@ -435,12 +408,11 @@ function onKey(event) {
   event.preventDefault();
 }
 
-function setPaused(wanted) {
-  paused = wanted;
+function setPaused(paused) {
   at("pause").textContent = paused ? "Go on" : "Pause";
   at("pause").setAttribute("aria-pressed", String(paused));
-  if (paused) disconnect("paused");
-  else connect();
+  if (paused) feed.disconnect("paused");
+  else feed.connect();
 }
 
 // --- begin -------------------------------------------------------------------------------------------------------------
@@ -457,18 +429,18 @@ at("exchanges").addEventListener("click", (event) => {
   toggle(row);
 });
 document.addEventListener("keydown", onKey);
-at("pause").addEventListener("click", () => setPaused(!paused));
+at("exchanges").addEventListener("mouseleave", wake);
+at("newer").addEventListener("click", () => {
+  past.filter(({ opened }) => opened).forEach(close);
+  at("newer").blur();
+  while (queue.length > 0) addRows(queue.splice(0, AT_ONCE));
+  dirty = true;
+  wake();
+});
+at("pause").addEventListener("click", () => setPaused(at("pause").getAttribute("aria-pressed") === "false"));
 at("ask").addEventListener("submit", (event) => {
   event.preventDefault();
-  sessionStorage.setItem("token", at("token").value.trim());
-  connect();
-});
-let unseen;
-document.addEventListener("visibilitychange", () => {
-  clearTimeout(unseen);
-  if (paused) return;
-  if (document.hidden) unseen = setTimeout(() => disconnect("nobody looks"), UNSEEN_SECONDS * 1000);
-  else if (!connection || at("state").className === "bad") connect();
+  feed.connect(at("token").value.trim());
 });
 showPlots();
-connect();
+feed.connect();

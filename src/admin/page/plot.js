@@ -1,11 +1,11 @@
-// Dots over the last ten minutes, one shape and colour per upstream and model, with the medians of half minutes as lines.
+// Dots over the last minutes, one shape and colour per upstream and model, with medians as lines.
 
 import { draw, el } from "./show.js";
 
 const [WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM] = [560, 250, 62, 52, 24, 26];
 const SERIES = 6;
-const SPAN = 600;
-const BUCKET = 30;
+/** Medians across the drawing. */
+const BUCKETS = 20;
 /** How near the pointer must come to a dot, in units of the drawing. */
 const REACH = 16;
 
@@ -44,16 +44,16 @@ export function plot(figure, { title, unit, note, show, limits, open }) {
     if (dot) open(dot.record);
   });
 
-  /** Draws `series`: each `{title, points: [{at, value, record}]}`, `at` and `now` in seconds since 1970. */
-  return (series, now) => {
+  /** Draws `series`, each `{title, points: [{at, value, record}]}`, from `reach` seconds ago until `now`; in seconds since 1970. */
+  return (series, now, reach) => {
     const shown = series.filter(({ points }) => points.length > 0);
     const drawn = shown.slice(0, SERIES);
     const values = drawn.flatMap(({ points }) => points.map((point) => point.value));
     const axis = logAxis(values, limits);
-    const x = (at) => LEFT + (1 - Math.min(Math.max((now - at) / SPAN, 0), 1)) * (WIDTH - LEFT - RIGHT);
+    const x = (at) => LEFT + (1 - Math.min(Math.max((now - at) / reach, 0), 1)) * (WIDTH - LEFT - RIGHT);
     const y = (value) => HEIGHT - BOTTOM - axis.place(value) * (HEIGHT - BOTTOM - TOP);
 
-    const parts = frame(axis, x, y, now, unit, show, limits);
+    const parts = frame(axis, x, y, now, reach, unit, show, limits);
     dots = [];
     drawn.forEach((one, index) => {
       let path = "";
@@ -63,7 +63,7 @@ export function plot(figure, { title, unit, note, show, limits, open }) {
         path += shape(index, dot.x, dot.y, 2.4);
       }
       parts.push(draw("path", { class: `cloud s${index}`, d: path }));
-      parts.push(draw("path", { class: `line s${index}`, d: curve(medians(one.points, now), x, y) }));
+      parts.push(draw("path", { class: `line s${index}`, d: curve(medians(one.points, now, reach / BUCKETS), x, y) }));
     });
     if (values.length === 0) parts.push(text("name middle", WIDTH / 2, HEIGHT / 2, "nothing yet"));
     svg.replaceChildren(...parts);
@@ -78,19 +78,20 @@ function about(title, drawn, show) {
   return `${title}. ${told.join("; ") || "nothing yet"}`;
 }
 
-function frame(axis, x, y, now, unit, show, limits) {
+function frame(axis, x, y, now, reach, unit, show, limits) {
   const [right, floor] = [WIDTH - RIGHT, HEIGHT - BOTTOM];
   const parts = [];
   for (const tick of axis.ticks) {
-    parts.push(line("grid", LEFT, y(tick), right, y(tick)), text("tick end", LEFT - 6, y(tick) + 4, show(tick)));
+    parts.push(line("grid", LEFT, y(tick), right, y(tick)), text("tick end", LEFT - 6, y(tick) + 4, round(show(tick))));
   }
-  for (const minutes of [10, 8, 6, 4, 2, 0]) {
-    const at = x(now - minutes * 60);
+  for (const share of [1, 0.8, 0.6, 0.4, 0.2, 0]) {
+    const at = x(now - share * reach);
+    const ago = reach < 300 ? `${share * reach} s` : `${(share * reach) / 60} min`;
     parts.push(line("grid", at, TOP, at, floor));
-    parts.push(text("tick middle", at, HEIGHT - 8, minutes === 0 ? "now" : minutes === 10 ? "10 min ago" : `${minutes}`));
+    parts.push(text("tick middle", at, HEIGHT - 8, share === 0 ? "now" : share === 1 ? `${ago} ago` : ago));
   }
   for (const limit of limits.filter((limit) => limit >= axis.from && limit <= axis.to)) {
-    parts.push(line("limit", LEFT, y(limit), right, y(limit)), text("limit start", right + 4, y(limit) + 4, show(limit)));
+    parts.push(line("limit", LEFT, y(limit), right, y(limit)), text("limit start", right + 4, y(limit) + 4, round(show(limit))));
   }
   return [...parts, line("axis", LEFT, floor, right, floor), text("name start", 4, 12, unit)];
 }
@@ -114,19 +115,19 @@ export function median(points) {
   return sorted[Math.ceil(sorted.length / 2) - 1];
 }
 
-/** The median of each half minute that has dots, by the middle of it. */
-function medians(points, now) {
+/** The median of each span of this width that has dots, by the middle of it. */
+function medians(points, now, width) {
   const buckets = new Map();
   for (const point of points) {
-    const bucket = Math.floor(point.at / BUCKET);
+    const bucket = Math.floor(point.at / width);
     if (!buckets.has(bucket)) buckets.set(bucket, []);
     buckets.get(bucket).push(point);
   }
-  const middle = (bucket) => Math.min((bucket + 0.5) * BUCKET, now);
+  const middle = (bucket) => Math.min((bucket + 0.5) * width, now);
   return [...buckets].sort(([a], [b]) => a - b).map(([bucket, inside]) => ({ bucket, at: middle(bucket), value: median(inside) }));
 }
 
-/** A line that breaks where a half minute is empty. */
+/** A line that breaks where nothing was. */
 function curve(points, x, y) {
   let before;
   return points.map(({ bucket, at, value }) => {
@@ -162,6 +163,11 @@ function line(look, x1, y1, x2, y2) {
 
 function text(look, x, y, said) {
   return draw("text", { class: look, x: unit(x), y: unit(y) }, said);
+}
+
+/** A number that has no other digits needs none behind its point. */
+function round(said) {
+  return said.replace(/\.0+(?= |$)/, "");
 }
 
 /** A tenth of a unit is finer than anybody sees. */

@@ -4,7 +4,9 @@ use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 
 use streamgauge::{
     clock::Clock,
-    config::{Adds, AdminAccess, Config, HttpVersion, Limits, Matches, Metrics, Roots, Route, Upstream, UpstreamLimits},
+    config::{
+        Adds, AdminAccess, Config, HttpVersion, Limits, Matches, Metrics, Roots, Route, Upstream, UpstreamLimits,
+    },
     net::{BoxIo, Socket},
     observation::Observation,
     proxy::Gateway,
