@@ -94,9 +94,9 @@ function showLook() {
   showRunning();
 }
 
-/** Whether somebody is at a row, which must not run away then. */
+/** Whether somebody points at a row or reads one, which must not run away then. */
 function held() {
-  return at("exchanges").matches(":hover, :focus-within") || past.some(({ opened }) => opened);
+  return at("exchanges").matches(":hover") || past.some(({ opened }) => opened);
 }
 
 /** In a task of its own, so that no task is long. */
