@@ -5,11 +5,12 @@ use http::{HeaderMap, HeaderValue, header};
 use super::{aside::Answer, packed};
 
 /// Where each is served, what it is, and what is in it.
-const FILES: [(&str, &str, &str); 8] = [
+const FILES: [(&str, &str, &str); 9] = [
     ("/", "text/html; charset=utf-8", include_str!("page/index.html")),
     ("/page.css", "text/css; charset=utf-8", include_str!("page/page.css")),
     ("/page.js", SCRIPT, include_str!("page/page.js")),
     ("/feed.js", SCRIPT, include_str!("page/feed.js")),
+    ("/filter.js", SCRIPT, include_str!("page/filter.js")),
     ("/show.js", SCRIPT, include_str!("page/show.js")),
     ("/plot.js", SCRIPT, include_str!("page/plot.js")),
     ("/detail.js", SCRIPT, include_str!("page/detail.js")),
@@ -43,6 +44,7 @@ pub(super) fn file(path: &str, headers: &HeaderMap) -> Option<Answer> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::observation::{Outcome, STAGES};
 
     #[test]
     fn the_page_brings_everything_it_names() {
@@ -55,6 +57,22 @@ mod tests {
             assert!(file(&path, &HeaderMap::new()).is_some(), "{path}");
         }
         assert!(file("/page", &HeaderMap::new()).is_none());
+    }
+
+    #[test]
+    fn it_knows_every_stage_and_outcome_and_has_the_reports_colours() {
+        let content = |path: &str| FILES.iter().find(|(at, _, _)| *at == path).unwrap().2;
+        for stage in STAGES {
+            assert!(content("/show.js").contains(&format!("\n  {stage}: \"")), "{stage} is not explained");
+        }
+        for name in STAGES.iter().copied().chain(Outcome::ALL.map(Outcome::as_str)) {
+            assert!(content("/show.js").contains(&format!("\"{name}\"")), "{name} is of no kind");
+        }
+        let colours = |sheet: &'static str| -> Vec<&str> {
+            let lines = sheet.lines().map(str::trim);
+            lines.filter(|line| ["--s0", "--f0", "--h0"].iter().any(|first| line.starts_with(first))).collect()
+        };
+        assert_eq!(colours(content("/page.css")), colours(include_str!("../report/page.css")));
     }
 
     #[test]

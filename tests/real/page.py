@@ -311,16 +311,20 @@ def looks(browser, gauge):
 
 
 def smooth(browser, gauge):
-    """With all of its rows, under traffic, filtered and opened: no task that a person would feel."""
+    """With all of its rows, under traffic, filtered and opened: no task that a person would feel.
+
+    A task's length is the processor's time for it: by the clock it also waits for whatever else runs on this machine.
+    """
     many(gauge, EXCHANGES)
     going = threading.Event()
     traffic = threading.Thread(target=trickle, args=(gauge, going))
     traffic.start()
-    rows = [["load", "first paint, ms", "KB over the wire", "rows", "longest task, ms"]]
+    rows = [["load", "first paint, ms", "KB over the wire", "rows", "longest task, ms of processor", "by the clock"]]
     paints, tasks, weights, shown = [], [], [], []
     try:
         for number in range(LOADS):
             viewer = Viewer(browser, watch=WATCH)
+            browser.start_tracing(page=viewer.page, categories=["toplevel"])
             viewer.open(gauge.admin)
             viewer.page.wait_for_function(f"() => document.querySelectorAll('#past > .row').length >= {EXCHANGES}")
             viewer.page.fill("#words", "sim")
@@ -330,10 +334,10 @@ def smooth(browser, gauge):
             viewer.page.fill("#words", "")
             time.sleep(1.5)
             paints.append(viewer.js("performance.getEntriesByName('first-contentful-paint')[0].startTime"))
-            tasks.append(viewer.js("window.longest"))
+            tasks.append(longest_task(json.loads(browser.stop_tracing())["traceEvents"]))
             weights.append(viewer.js(WEIGHT) / 1000)
             shown.append(viewer.count("#past > .row"))
-            rows.append([number + 1, f"{paints[-1]:.0f}", f"{weights[-1]:.1f}", shown[-1], f"{tasks[-1]:.0f}"])
+            rows.append([number + 1, f"{paints[-1]:.0f}", f"{weights[-1]:.1f}", shown[-1], f"{tasks[-1]:.0f}", f"{viewer.js('window.longest'):.0f}"])
             viewer.close()
     finally:
         going.set()
@@ -344,6 +348,15 @@ def smooth(browser, gauge):
     check("at most 150 KB over the wire", 5 < max(weights) <= 150)
     check("first paint within 1 s, the median of the loads", quantile(paints, 0.5) < 1000)
     check(f"no task above 100 ms with {EXCHANGES} rows, the median of the loads", quantile(tasks, 0.5) <= 100 and min(shown) >= EXCHANGES)
+
+
+def longest_task(events):
+    """The most processor time that one task of a page's main thread took, in milliseconds."""
+    named = [event for event in events if event["name"] == "thread_name" and event["args"]["name"] == "CrRendererMain"]
+    mains = {(event["pid"], event["tid"]) for event in named}
+    tasks = [event for event in events if event["name"].endswith("RunTask") and (event["pid"], event["tid"]) in mains]
+    check(f"the trace has {len(tasks)} tasks", len(tasks) > 100)
+    return max(event.get("tdur", 0) for event in tasks) / 1000
 
 
 def many(gauge, count):

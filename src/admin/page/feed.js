@@ -67,15 +67,16 @@ function authorization() {
 async function* events(body) {
   const reader = body.pipeThrough(new TextDecoderStream()).getReader();
   let text = "";
+  let searched = 0;
   for (;;) {
     const { done, value } = await reader.read();
     if (done) return;
     text += value;
-    const blocks = text.split("\n\n");
-    text = blocks.pop();
-    for (const block of blocks) {
-      const [, event, data] = /^event: (.*)\ndata: (.*)$/.exec(block) ?? [];
+    for (let end; (end = text.indexOf("\n\n", searched)) >= 0; searched = 0) {
+      const [, event, data] = /^event: (.*)\ndata: (.*)$/.exec(text.slice(0, end)) ?? [];
+      text = text.slice(end + 2);
       if (event) yield [event, data];
     }
+    searched = Math.max(text.length - 1, 0);
   }
 }

@@ -2,16 +2,21 @@
 
 import { detail } from "./detail.js";
 import { listen } from "./feed.js";
+import { lets, letsPair, readFilter } from "./filter.js";
 import { plot } from "./plot.js";
-import { ABSENT, OUTCOME_KINDS, STAGE_KINDS, bar, clock, el, name, number, outcomeMark, stageKind, time } from "./show.js";
+import { ABSENT, OUTCOME_KINDS, STAGE_KINDS, bar, clock, el, name, number, outcomeMark, painted, stageKind, time } from "./show.js";
 
 /** Rows, and exchanges that dots are made of. */
 const ROWS = 500;
 const DOTS = 4000;
 /** How far back drawings reach: the first that holds every dot. */
 const REACHES = [60, 120, 300, 600];
-/** Rows made in one go: more would hold up typing. */
-const AT_ONCE = 60;
+/** Rows are made for so many milliseconds in one go: more would hold up typing. */
+const AT_ONCE_MS = 10;
+/** And shown so many together: each time, the whole page is laid out and painted. */
+const TOGETHER = 150;
+/** Drawings are made anew after so many. */
+const DRAWN_MS = 2000;
 const LIMITS = [0.3, 0.6, 1];
 
 const at = (id) => document.getElementById(id);
@@ -71,6 +76,7 @@ function begin({ started, version }) {
 // --- what is shown -----------------------------------------------------------------------------------------------------
 
 let woken = false;
+let drawn = -Infinity;
 
 /** Shows what is new with the next picture, a few rows at a time. */
 function wake() {
@@ -78,13 +84,19 @@ function wake() {
   woken = true;
   requestAnimationFrame(() => {
     woken = false;
-    if (dirty) later(showPlots);
     if (dirty) showLook();
     dirty = false;
-    if (!held()) addRows(queue.splice(0, AT_ONCE));
     queue.splice(0, queue.length - DOTS);
-    if (!held() && queue.length > 0) wake();
-    showOptions();
+    if (!held()) {
+      makeRows(performance.now() + AT_ONCE_MS);
+      if (queue.length === 0 || fresh.childElementCount >= TOGETHER) addRows();
+      if (queue.length > 0) return later(wake);
+    }
+    showShown();
+    if (performance.now() < drawn + DRAWN_MS) return;
+    drawn = performance.now();
+    later(showPlots);
+    later(showOptions);
   });
 }
 
@@ -96,6 +108,7 @@ function showLook() {
 
 /** Whether somebody points at a row or reads one, which must not run away then. */
 function held() {
+  if (past.length === 0) return false;
   return at("exchanges").matches(":hover") || past.some(({ opened }) => opened);
 }
 
@@ -104,21 +117,37 @@ function later(work) {
   setTimeout(work, 0);
 }
 
-function addRows(records) {
-  const rows = document.createDocumentFragment();
-  for (const record of records) {
+/** Rows that are made and not there yet. */
+const fresh = document.createDocumentFragment();
+
+/** Makes rows of the oldest that wait, until it is that late. */
+function makeRows(until) {
+  while (queue.length > 0 && performance.now() < until) {
+    const record = queue.shift();
     if (known.has(record.id)) continue;
     const exchange = { record, began: beganAt(record) };
     exchange.row = pastRow(exchange);
     known.set(record.id, exchange);
     past.unshift(exchange);
-    rows.prepend(exchange.row);
+    fresh.prepend(exchange.row);
   }
-  at("past").prepend(rows);
-  for (const { row, opened } of past.slice(ROWS).filter(({ row, opened }) => row && !opened)) row.remove();
-  for (const exchange of past.slice(ROWS)) if (!exchange.opened) exchange.row = undefined;
+}
+
+/** Shows them. */
+function addRows() {
+  const added = fresh.childElementCount;
+  if (added === 0) return;
+  at("past").prepend(fresh);
+  past.slice(ROWS, ROWS + added).forEach(dropRow);
   for (const { record } of past.splice(DOTS)) known.delete(record.id);
   keepOneInTabOrder();
+}
+
+/** Of an exchange that is no longer among the last ones; not while it is opened. */
+function dropRow(exchange) {
+  if (exchange.opened) return;
+  exchange.row?.remove();
+  exchange.row = undefined;
 }
 
 /** Seconds since 1970. */
@@ -129,12 +158,12 @@ function beganAt(record) {
 function pastRow(exchange) {
   const { record, began } = exchange;
   const stages = Object.entries(record.stages_s);
-  const parts = stages.map(([stage, seconds]) => ({ look: stageKind(stage), length: seconds, says: `${stage}: ${time(seconds)}` }));
+  const parts = stages.map(([stage, seconds]) => ({ look: stageKind(stage), length: seconds }));
   const most = stages.reduce((a, b) => (b[1] > a[1] ? b : a), ["", 0]);
   const row = line([
     clock(began), name(record.upstream, 40), name(record.model, 80), outcomeMark(record.outcome),
     time(record.ttft_s), number(record.output_tokens_per_second), number(record.output_tokens), time(record.wall_s),
-    bar(parts, `mostly ${most[0]}: ${time(most[1])}`),
+    painted(parts, `mostly ${most[0]}: ${time(most[1])}`),
   ]);
   row.setAttribute("aria-expanded", "false");
   row.dataset.id = record.id;
@@ -165,15 +194,15 @@ function showRunning() {
     const before = sent === undefined ? age : age - sent;
     const waited = ttft ?? (doing === "waiting" || doing === "answering" ? sent : 0) ?? 0;
     const parts = [
-      { look: "g5", length: before, says: `before its departure: ${time(before)}` },
-      { look: "g3", length: waited, says: `waiting: ${time(waited)}` },
-      { look: "g4", length: ttft === undefined ? 0 : age - before - ttft, says: "output" },
+      { look: "g5", length: before },
+      { look: "g3", length: waited },
+      { look: "g4", length: ttft === undefined ? 0 : age - before - ttft },
     ];
     const row = line([
       el("em", {}, "now"), name(upstream, 40), name(model, 80),
       el("span", { class: "outcome" }, el("i", { class: `doing ${doing}`, "aria-hidden": "true" }, "●"), ` ${DOING[doing]}`),
       ttft === undefined && doing === "waiting" ? el("em", {}, `${time(sent)} …`) : time(ttft),
-      ABSENT, ABSENT, el("em", {}, `${time(age)} …`), bar(parts, `${DOING[doing]} for ${time(age)}`),
+      ABSENT, ABSENT, el("em", {}, `${time(age)} …`), painted(parts, `${time(before)} before its departure, ${time(waited)} waiting for output`),
     ]);
     row.dataset.key = key;
     const old = here.get(key);
@@ -266,26 +295,8 @@ function showPlots() {
 
 // --- the filter --------------------------------------------------------------------------------------------------------
 
-let filter = { words: "", upstream: "", model: "", outcome: "" };
-
-/** Whether a record, or one in flight, is shown. */
-function lets(record) {
-  const { words, outcome } = filter;
-  return letsPair(record) && (!outcome || record.outcome === outcome) && (!words || textOf(record).includes(words));
-}
-
-function letsPair(record) {
-  const { upstream, model } = filter;
-  return (!upstream || record.upstream === upstream) && (!model || record.model === model);
-}
-
-function textOf(record) {
-  const { id, upstream, model, outcome, doing, response_model, finish_reason, path, trace_id, session, flags = [] } = record;
-  return [id, upstream, model, outcome, doing, response_model, finish_reason, path, trace_id, session, ...flags].join("\n").toLowerCase();
-}
-
 function refilter() {
-  filter = { words: at("words").value.trim().toLowerCase(), upstream: at("upstream").value, model: at("model").value, outcome: at("outcome").value };
+  readFilter();
   for (const { record, row, opened } of past.slice(0, ROWS)) {
     if (!row) continue;
     row.hidden = !lets(record);
@@ -293,6 +304,7 @@ function refilter() {
   }
   keepOneInTabOrder();
   dirty = true;
+  drawn = -Infinity;
   wake();
 }
 
@@ -309,8 +321,12 @@ function showOptions() {
     select.replaceChildren(select.options[0], ...wanted.map((value) => el("option", { value }, name(value))));
     select.value = chosen;
   }
-  at("newer").hidden = queue.length === 0 || !held();
-  at("newer").textContent = `${number(queue.length)} newer: show`;
+}
+
+function showShown() {
+  const newer = queue.length + fresh.childElementCount;
+  at("newer").hidden = newer === 0 || !held();
+  at("newer").textContent = `${number(newer)} newer: show`;
   const rows = past.slice(0, ROWS);
   const shown = rows.filter(({ record }) => lets(record)).length;
   const cut = now.in_flight > now.running.length ? `; of ${number(now.in_flight)} in flight the ${now.running.length} oldest` : "";
@@ -351,6 +367,7 @@ function close(exchange) {
   exchange.opened.remove();
   exchange.opened = undefined;
   exchange.row.setAttribute("aria-expanded", "false");
+  if (past.indexOf(exchange) >= ROWS) dropRow(exchange);
 }
 
 function openRecord({ id }) {
@@ -433,8 +450,9 @@ at("exchanges").addEventListener("mouseleave", wake);
 at("newer").addEventListener("click", () => {
   past.filter(({ opened }) => opened).forEach(close);
   at("newer").blur();
-  while (queue.length > 0) addRows(queue.splice(0, AT_ONCE));
   dirty = true;
+  makeRows(Infinity);
+  addRows();
   wake();
 });
 at("pause").addEventListener("click", () => setPaused(at("pause").getAttribute("aria-pressed") === "false"));

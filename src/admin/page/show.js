@@ -19,10 +19,13 @@ export function time(seconds) {
   return significant(seconds / 3600) + " h";
 }
 
+const whole = new Intl.NumberFormat("en");
+const timeOfDay = new Intl.DateTimeFormat("en-GB", { timeStyle: "medium" });
+
 /** A count or a speed. */
 export function number(value) {
   if (value === undefined) return ABSENT;
-  return Number.isInteger(value) ? value.toLocaleString("en") : significant(value);
+  return Number.isInteger(value) ? whole.format(value) : significant(value);
 }
 
 /** A share of one; what is not all is never 100 %, what is not nothing never 0 %. */
@@ -35,12 +38,13 @@ export function percent(share) {
 
 /** The time of day of an instant in seconds since 1970. */
 export function clock(seconds) {
-  return new Date(seconds * 1000).toLocaleTimeString("en-GB");
+  return timeOfDay.format(seconds * 1000);
 }
 
 /** A name that may be anything a client sent: nothing of it steers the reading direction, and it has an end. */
 export function name(text, longest = 60) {
   if (!text) return ABSENT;
+  if (text.length <= longest && /^[ -~]*$/.test(text)) return text;
   const tame = [...text].map((char) => (/[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/u.test(char) ? "\ufffd" : char));
   return tame.length > longest ? tame.slice(0, longest - 1).join("") + "…" : tame.join("");
 }
@@ -118,6 +122,23 @@ export function outcomeMark(outcome) {
   const marks = { k0: "✓", k1: "◔", k2: "✕", k3: "✕", k4: "↩", k5: "■" };
   const kind = outcomeKind(outcome);
   return el("span", { class: "outcome" }, el("i", { class: kind + "-ink", "aria-hidden": "true" }, marks[kind]), " " + name(outcome));
+}
+
+/** Colours of the stages' looks. */
+const COLOURS = { g0: "--h0", g1: "--h1", g2: "--h2", g3: "--h3", g4: "--h4", g5: "--h5" };
+
+/** Stages side by side in one element, painted: hundreds of them are shown. */
+export function painted(parts, says) {
+  const sum = parts.reduce((sum, part) => sum + part.length, 0);
+  let from = 0;
+  const stops = parts.filter((part) => part.length > 0).map(({ look, length }) => {
+    const begin = from;
+    from += (length / sum) * 100;
+    return `var(${COLOURS[look]}) ${begin.toFixed(2)}% ${from.toFixed(2)}%`;
+  });
+  const element = el("span", { class: "bar", role: "img", "aria-label": says, title: says });
+  if (stops.length > 0) element.style.backgroundImage = `linear-gradient(to right, ${stops.join(", ")})`;
+  return element;
 }
 
 /** Parts of one bar side by side: each its look, its length and what it says. */

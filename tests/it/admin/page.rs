@@ -35,6 +35,7 @@ async fn a_browser_gets_the_page_and_all_its_files_under_a_strict_policy() {
         ("/page.css", "text/css"),
         ("/page.js", "text/javascript"),
         ("/feed.js", "text/javascript"),
+        ("/filter.js", "text/javascript"),
         ("/show.js", "text/javascript"),
         ("/plot.js", "text/javascript"),
         ("/detail.js", "text/javascript"),
