@@ -3,8 +3,11 @@
 Each alert has a case in which it fires, and others that differ from it in one family of series, in which it is silent.
 """
 
+import os
 import re
+import shutil
 from collections import Counter, namedtuple
+from concurrent.futures import ThreadPoolExecutor
 
 import grafana
 import promql
@@ -45,6 +48,7 @@ def prove(parts):
     texts(alerts, known)
     kinds(alerts, cases)
     run(cases)
+    needed(parts, groups, cases)
 
 
 def names(rules, cases, known):
@@ -142,10 +146,63 @@ def read_cases():
 
 def run(cases):
     files = sorted({case.file for case in cases})
-    for path in files:
-        promtool("test", "rules", path, seconds=600)
+    tested(files)
     fired = sum(case.fires for case in cases)
     check(
         f"promtool: {len(cases)} cases in {len(files)} files hold: {fired} fire, {len(cases) - fired} are silent",
         cases,
     )
+
+
+def tested(files, may_fail=False):
+    """What promtool says of test files, as many at a time as there are cores."""
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        return list(pool.map(lambda path: promtool("test", "rules", path, seconds=600, may_fail=may_fail), files))
+
+
+def needed(parts, groups, cases):
+    """Without any one of its conditions an alert would fire in a case in which it is silent, so each has its case."""
+    folder = parts.file("rules")
+    (folder / "tests").mkdir(parents=True)
+    shutil.copy(RULES / "recording.yml", folder)
+    recording = [group["name"] for group in groups if "record" in group["rules"][0]]
+    changed, conditions = [], {}
+    for rule in (rule for group in groups for rule in group["rules"] if "alert" in rule):
+        for name, expr, condition in lessened(rule):
+            conditions[name] = condition
+            changed.append({"name": name, "rules": [rule | {"alert": name, "expr": expr}]})
+    (folder / "alerts.yml").write_text(yaml.safe_dump({"groups": changed}))
+    for path in {case.file for case in cases}:
+        page = yaml.safe_load(path.read_text())
+        page["group_eval_order"] = recording + list(conditions)
+        for test in page["tests"]:
+            test["alert_rule_test"] = [
+                one | {"alertname": name}
+                for one in test["alert_rule_test"]
+                for name in conditions
+                if name.split("_")[0] == one["alertname"]
+            ]
+        (folder / "tests" / path.name).write_text(yaml.safe_dump(page, sort_keys=False))
+    said = tested(folder.glob("tests/*.yml"), may_fail=True)
+    found = set(re.findall(r"alertname: (\w+), time", "".join(said)))
+    whole = {name for name, condition in conditions.items() if not condition}
+    check("whole, under other names, the alerts do as in the cases", not found & whole, found & whole)
+    idle = {name: condition for name, condition in conditions.items() if condition and name not in found}
+    check(
+        f"each of {len(conditions) - len(whole)} further conditions is needed: without it a case fails", not idle, idle
+    )
+
+
+def lessened(rule):
+    """The alert as it is, and without each of its conditions but the first: name, expression, what is left out."""
+    conditions = []
+    for line in rule["expr"].strip().splitlines():
+        opened = "\n".join(conditions[-1:])
+        if not conditions or re.match(r"(and|unless|or) ", line) and opened.count("(") == opened.count(")"):
+            conditions.append(line)
+        else:
+            conditions[-1] += "\n" + line
+    yield rule["alert"] + "_whole", rule["expr"], ""
+    for left_out in range(1, len(conditions)):
+        kept = conditions[:left_out] + conditions[left_out + 1 :]
+        yield f"{rule['alert']}_{left_out}", "\n".join(kept), conditions[left_out]
