@@ -166,35 +166,35 @@ def needed(parts, groups, cases):
     (folder / "tests").mkdir(parents=True)
     shutil.copy(RULES / "recording.yml", folder)
     recording = [group["name"] for group in groups if "record" in group["rules"][0]]
-    changed, conditions = [], {}
-    for rule in (rule for group in groups for rule in group["rules"] if "alert" in rule):
-        for name, expr, condition in lessened(rule):
-            conditions[name] = condition
-            changed.append({"name": name, "rules": [rule | {"alert": name, "expr": expr}]})
-    (folder / "alerts.yml").write_text(yaml.safe_dump({"groups": changed}))
+    rules = {rule["alert"]: rule for group in groups for rule in group["rules"] if "alert" in rule}
+    conditions = {}
     for path in {case.file for case in cases}:
+        lesser = {name: words for case in cases if case.file == path for name, *words in lessened(rules[case.alert])}
+        conditions |= {name: condition for name, (_, condition) in lesser.items()}
+        groups = [{"name": name, "rules": [rule]} for name, (rule, _) in lesser.items()]
+        (folder / path.name).write_text(yaml.safe_dump({"groups": groups}))
         page = yaml.safe_load(path.read_text())
-        page["group_eval_order"] = recording + list(conditions)
+        page |= {"rule_files": ["../recording.yml", f"../{path.name}"], "group_eval_order": recording + list(lesser)}
         for test in page["tests"]:
-            test["alert_rule_test"] = [
-                one | {"alertname": name}
-                for one in test["alert_rule_test"]
-                for name in conditions
-                if name.split("_")[0] == one["alertname"]
-            ]
+            checks = test["alert_rule_test"]
+            test["alert_rule_test"] = [one | {"alertname": name} for one in checks for name in lesser if of(name, one)]
         (folder / "tests" / path.name).write_text(yaml.safe_dump(page, sort_keys=False))
     said = tested(folder.glob("tests/*.yml"), may_fail=True)
     found = set(re.findall(r"alertname: (\w+), time", "".join(said)))
     whole = {name for name, condition in conditions.items() if not condition}
     check("whole, under other names, the alerts do as in the cases", not found & whole, found & whole)
     idle = {name: condition for name, condition in conditions.items() if condition and name not in found}
-    check(
-        f"each of {len(conditions) - len(whole)} further conditions is needed: without it a case fails", not idle, idle
-    )
+    count = len(conditions) - len(whole)
+    check(f"each of {count} further conditions is needed: without it a case fails", not idle, idle)
+
+
+def of(name, one):
+    """Whether that is a lesser form of the alert that is tested."""
+    return name.split("_")[0] == one["alertname"]
 
 
 def lessened(rule):
-    """The alert as it is, and without each of its conditions but the first: name, expression, what is left out."""
+    """The alert as it is, and without each of its conditions but the first: a name, the rule, what is left out."""
     conditions = []
     for line in rule["expr"].strip().splitlines():
         opened = "\n".join(conditions[-1:])
@@ -202,7 +202,7 @@ def lessened(rule):
             conditions.append(line)
         else:
             conditions[-1] += "\n" + line
-    yield rule["alert"] + "_whole", rule["expr"], ""
+    yield f"{rule['alert']}_whole", rule | {"alert": f"{rule['alert']}_whole"}, ""
     for left_out in range(1, len(conditions)):
-        kept = conditions[:left_out] + conditions[left_out + 1 :]
-        yield f"{rule['alert']}_{left_out}", "\n".join(kept), conditions[left_out]
+        name, kept = f"{rule['alert']}_{left_out}", conditions[:left_out] + conditions[left_out + 1 :]
+        yield name, rule | {"alert": name, "expr": "\n".join(kept)}, conditions[left_out]
