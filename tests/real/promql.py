@@ -38,7 +38,7 @@ def le(bound):
 
 
 def vocabulary(live, groups=()):
-    """Name → `Series`: of the gauge whose /metrics said `live`, of rule groups as YAML reads them, of what stands beside them."""
+    """Name → `Series`: of the gauge whose /metrics said `live`, of rule groups as YAML reads them, and of others."""
     known = dict(FOREIGN)
     for family in FAMILIES.values():
         labels = {**TARGET, **{name: values and set(values) for name, values in family.labels.items()}}

@@ -78,7 +78,7 @@ def gauge(parts):
     config, log = parts.file("gauge.toml"), parts.file("records.jsonl")
     config.write_text(CONFIG.format(log=log, upstreams=upstreams, workload=WORKLOAD))
     words = [parts.program, "run", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--config", config]
-    ready = r"connect to http://127\.0\.0\.1:(\d+)(?:.|\n)*metrics at http://127\.0\.0\.1:(\d+)(?:.|\n)*timings to http://127\.0\.0\.1:(\d+)"
+    ready = r"(?:.|\n)*".join(f"{what} http://127\\.0\\.0\\.1:(\\d+)" for what in ("connect to", "metrics at", "timings to"))
     _, found = parts.start(words, ready)
     return *(int(port) for port in found.groups()), log
 
@@ -127,7 +127,8 @@ class Traffic:
 
     def bursts(self, pair):
         for size in self.turns(BURSTS):
-            threads = [threading.Thread(target=self.ask, args=(pair, "chat", 200, {})) for _ in range(size)]
+            slow = {"x-sim-ttft-ms": "400"}  # so that the last has begun before the first has ended
+            threads = [threading.Thread(target=self.ask, args=(pair, "chat", 200, slow)) for _ in range(size)]
             for thread in threads:
                 thread.start()
             for thread in threads:
