@@ -17,7 +17,7 @@ import urllib.request
 from parts import HERE, Fault, check, quantile, table
 
 # Fewer where the machine can't carry more: events then come late whoever scrapes.
-STREAMS, EVENTS_PER_SECOND, RAMP = (2000, 1000, 500, 250), 5, 5
+STREAMS, EVENTS_PER_SECOND, RAMP = (2000, 1000, 500, 250, 100), 5, 5
 TURNS, SECONDS, SETTLE, EVERY = 5, 2.5, 0.3, 0.1
 MODELS = 60
 # Bounds of ratios, not of times.
