@@ -11,7 +11,6 @@ import re
 import shlex
 import subprocess
 import sys
-import urllib.request
 
 import yaml
 from monitoring import LISTENING, Alertmanager, Prometheus, fetch, promtool, until
