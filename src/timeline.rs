@@ -199,6 +199,12 @@ impl Cadence {
         self.first_shared
     }
 
+    /// How many gaps lie between two lengths, the shorter one included: shortest first, without those that have none.
+    pub fn spread(&self) -> impl Iterator<Item = (Nanos, Nanos, u32)> {
+        let counts = self.spread.iter().flat_map(|spread| spread.iter().enumerate()).filter(|(_, count)| **count > 0);
+        counts.map(|(index, count)| (Nanos(bucket_start(index)), Nanos(bucket_start(index + 1)), *count))
+    }
+
     /// The gap below which a share `q` (0 to 1) of the gaps lie; absent without a gap. Never above the longest gap.
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a rank")]
     pub fn quantile(&self, q: f64) -> Option<Nanos> {
@@ -263,7 +269,17 @@ mod tests {
         let mut cadence = Cadence::default();
         cadence.output(at(100));
         assert_eq!(cadence.max_gap(), None);
-        assert_eq!(cadence.quantile(0.5), None);
+        assert_eq!((cadence.quantile(0.5), cadence.spread().count()), (None, 0));
+    }
+
+    #[test]
+    fn the_spread_has_every_gap_once() {
+        let mut cadence = Cadence::default();
+        for nanos in [1, 2_000_001, 4_000_001, 1_004_000_001] {
+            cadence.output(at(nanos));
+        }
+        let [(from, to, 2), (later, _, 1)] = cadence.spread().collect::<Vec<_>>()[..] else { panic!("{cadence:?}") };
+        assert!(from.0 <= 2_000_000 && 2_000_000 < to.0 && to < later && later.0 <= 1_000_000_000);
     }
 
     #[test]

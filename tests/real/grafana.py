@@ -6,6 +6,7 @@ import re
 from collections import namedtuple
 
 import yaml
+
 from parts import HERE
 
 FOLDER = HERE.parent.parent / "dashboards"

@@ -1,4 +1,4 @@
-"""Panels that look back: days of made history, written by promtool, the shipped rules evaluated over it, and the right values shown.
+"""Panels that look back, over days of made history with the shipped rules evaluated by promtool: they show the right values.
 
 Medians of now, yesterday and a week ago; by hour of day; of 72 hours by workload. What is right is computed here, from the
 same made requests.
@@ -9,11 +9,12 @@ import math
 import random
 import time
 
-import grafana
 import yaml
-from lint import FAMILIES
+
+import grafana
 from monitoring import prometheus, promtool
 from parts import Fault, check, stop, table
+from promql import FAMILIES
 
 HOUR, DAY, WEEK = 3600, 86400, 7 * 86400
 # The requests that were made: for how many days (and an hour a week ago), how often, and how often they were scraped.

@@ -5,17 +5,16 @@ Names, labels, label values and bounds of every query are held against the progr
 
 import copy
 import re
-import sys
 from collections import Counter
+
+from grafana_foundation_sdk.models import units
 
 import grafana
 import promql
-from grafana_foundation_sdk.models import units
 from monitoring import fetch
-from parts import HERE, check
+from parts import check
+from promql import FAMILIES, PREFIX
 
-sys.path.insert(0, str(HERE.parent.parent / "dashboards"))
-from source.catalogue import FAMILIES, PREFIX  # noqa: E402
 
 UNITS = {value for value in vars(units).values() if isinstance(value, str)}
 SOURCE = {"type": "prometheus", "uid": "${datasource}"}
@@ -43,9 +42,12 @@ def prove(parts):
     live = fetch(f"http://127.0.0.1:{gauge.admin}/metrics").decode()
     check("the page the boards are made from says what the program exposes", not drift(live), drift(live))
     boards, known = grafana.dashboards(), promql.vocabulary(live, grafana.rule_groups())
-    check("there are the boards that alerts link to", {name: board["uid"] for name, board in boards.items()} == grafana.UIDS)
+    uids = {name: board["uid"] for name, board in boards.items()}
+    check("there are the boards that alerts link to", uids == grafana.UIDS)
     found = [f"{name}: {fault}" for name, board in boards.items() for fault in faults(board, known)]
     check("no board has a fault", not found, "; ".join(found[:20]))
+    titles = {panel["title"] for board in boards.values() for panel in grafana.panels(board)}
+    check("panels that are excused from a number of samples are there", NO_SAMPLES.keys() <= titles, NO_SAMPLES.keys() - titles)
     unused = set(FAMILIES) - named(boards)
     check("every family is on a board, or said not to be", unused == set(NOT_SHOWN), sorted(unused ^ set(NOT_SHOWN)))
     for name, (spoil, rule) in BROKEN.items():
@@ -54,7 +56,8 @@ def prove(parts):
         said = faults(board, known)
         check(f"{name}: is found", any(re.search(rule, fault) for fault in said), f"only {said}")
     kinds = Counter(panel["type"] for board in boards.values() for panel in grafana.panels(board))
-    print(f"\n    {len(boards)} boards, {sum(kinds.values())} panels ({', '.join(f'{n} {kind}' for kind, n in kinds.items())}), "
+    by_kind = ", ".join(f"{n} {kind}" for kind, n in kinds.items())
+    print(f"\n    {len(boards)} boards, {sum(kinds.values())} panels ({by_kind}), "
           f"{len(grafana.queries(boards))} queries; {len(BROKEN)} boards broken on purpose")  # fmt: skip
 
 
@@ -103,7 +106,11 @@ REGARDLESS = {name for name, family in FAMILIES.items() if family.whole and "mod
 
 def faults(board, known):
     """What a board's rules say against it."""
-    return [*frame_faults(board), *(fault for panel in grafana.panels(board) for fault in panel_faults(board, panel, known))]
+    return [
+        *frame_faults(board),
+        *asked_faults(board, known),
+        *(fault for panel in grafana.panels(board) for fault in panel_faults(board, panel, known)),
+    ]
 
 
 def frame_faults(board):
@@ -138,6 +145,23 @@ def frame_faults(board):
         yield "no link to the other boards"
 
 
+def asked_faults(board, known):
+    """What annotations and variables ask."""
+    for annotation in board["annotations"]["list"]:
+        labels, said = promql.read(annotation["expr"], known)
+        named = re.findall(r"\{\{(\w+)\}\}", annotation["titleFormat"] + annotation["textFormat"])
+        said += [f"nothing in it has the label {name}" for name in named if name not in labels]
+        yield from (f"annotation {annotation['name']}: {fault}" for fault in said)
+        if annotation["target"]["expr"] != annotation["expr"] or annotation["datasource"] != SOURCE:
+            yield f"annotation {annotation['name']} asks for two things, or a fixed data source"
+    for variable in grafana.variables(board):
+        if variable["type"] == "query":
+            asked = re.fullmatch(r"label_values\((.*), (\w+)\)", variable["query"]["query"])
+            labels, said = promql.read(asked[1], known)
+            said += [f"it has no label {asked[2]}"] if asked[2] not in labels else []
+            yield from (f"variable {variable['name']}: {fault}" for fault in said)
+
+
 def without_name(variable):
     return [variable.get("query"), variable.get("regex")]
 
@@ -166,8 +190,10 @@ def panel_faults(board, panel, known):
 
 def counts(panel):
     """Whether a number of samples is in a panel: a query of its own, a column, or all of it."""
+    if panel["type"] == "heatmap" or panel["title"].startswith("Samples, "):
+        return True
     heads = {head for step in panel.get("transformations", []) for head in step["options"].get("renameByName", {}).values()}
-    return "n" in {target["refId"] for target in panel["targets"]} | heads or "requests" in heads or panel["type"] == "heatmap" or panel["title"].startswith("Samples, ")  # fmt: skip
+    return bool({"n", "requests"} & ({target["refId"] for target in panel["targets"]} | heads))
 
 
 def target_faults(panel, target, known):
@@ -223,6 +249,10 @@ def variable(board, name, **changes):
     next(one for one in grafana.variables(board) if one["name"] == name).update(changes)
 
 
+def spoil_annotation(board, expr):
+    board["annotations"]["list"][0]["expr"] = expr
+
+
 def moved(board):
     grafana.panels(board)[1]["gridPos"] = dict(grafana.panels(board)[0]["gridPos"])
 
@@ -267,5 +297,13 @@ BROKEN = {
     ),  # fmt: skip
     "a variable that is not there": (replaced("$upstream", "$provider"), "no variable provider"),
     "a variable read once": (lambda board: variable(board, "model", refresh=1), "not read anew"),
+    "an annotation of nothing": (
+        lambda board: spoil_annotation(board, "streamgauge_starts_total"),
+        "annotation Alerts: nothing exposes",
+    ),
+    "a variable of a label that is not": (
+        lambda board: variable(board, "model", query={"query": "label_values(streamgauge_in_flight, modell)"}),
+        "no label modell",
+    ),
     "no way to the other boards": (lambda board: board.update(links=[]), "no link"),
 }

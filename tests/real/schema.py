@@ -7,10 +7,11 @@ import copy
 import json
 import re
 
-import grafana
 from grafana_foundation_sdk.cog import plugins
 from grafana_foundation_sdk.cog.encoder import JSONEncoder
 from grafana_foundation_sdk.models.dashboard import Dashboard
+
+import grafana
 from parts import check
 
 # What the Prometheus data source puts into annotations is in no schema of Grafana's; its source reads these names.

@@ -70,7 +70,7 @@ BURSTS = (3, 7, 14, 40, 80)
 
 
 def gauge(parts):
-    """Providers, and the gauge before them: its port, its admin's, the one for clients' timings, and the file of its records."""
+    """Providers and the gauge before them: its port, its admin's, the one for clients' timings; the file of its records."""
     upstreams = ""
     for name, flags in PROVIDERS.items():
         _, port = parts.sim("--output-tokens", "20", *flags)
@@ -78,63 +78,57 @@ def gauge(parts):
     config, log = parts.file("gauge.toml"), parts.file("records.jsonl")
     config.write_text(CONFIG.format(log=log, upstreams=upstreams, workload=WORKLOAD))
     words = [parts.program, "run", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--config", config]
-    ready = r"connect to http://127\.0\.0\.1:(\d+)(?:.|\n)*metrics at http://127\.0\.0\.1:(\d+)(?:.|\n)*timings to http://127\.0\.0\.1:(\d+)"
+    ready = r"(?:.|\n)*".join(f"{what} http://127\\.0\\.0\\.1:(\\d+)" for what in ("connect to", "metrics at", "timings to"))
     _, found = parts.start(words, ready)
     return *(int(port) for port in found.groups()), log
 
 
 class Traffic:
-    """Requests of every kind to every provider and model, for so many seconds and until the rare kinds have come often enough.
+    """Requests of every kind to every provider and model, for so many seconds and until it is `enough`.
 
-    `run` returns when all have ended. `sent` counts the kinds, `traces` has the trace ids of what was asked.
+    `sent` counts the kinds, `traces` has the trace ids of what was asked. One stream hangs to the end of the gauge.
     """
 
-    ROUNDS, AT_MOST = 2, 150
-
-    def __init__(self, port, timings, seconds):
-        self.port, self.timings, self.seconds = port, timings, seconds
-        self.began, self.rounds = time.monotonic(), dict.fromkeys(("odd", "bursts", "long"), 0)
+    def __init__(self, port, timings):
+        self.port, self.timings, self.over = port, timings, threading.Event()
         self.sent, self.traces, self.chance = Counter(), set(), random.Random(7)
 
-    def run(self):
+    def run(self, seconds, enough):
         pairs = list(itertools.product(PROVIDERS, MODELS))
-        threads = [threading.Thread(target=self.plain, args=(pair,)) for pair in pairs for _ in range(2)]
-        threads += [threading.Thread(target=self.odd, args=(pair, "odd" if pair == pairs[0] else None)) for pair in pairs]
-        threads += [
-            threading.Thread(target=work, args=(pairs[0],)) for work in (self.bursts, self.long, self.impatient, self.hung)
-        ]
         for _ in range(4):  # alone, before the others
             self.ask(pairs[0], "chat", 200, {})
             time.sleep(0.7)
+        threading.Thread(target=self.hang, args=(pairs[0],), daemon=True).start()
+        threads = [threading.Thread(target=work, args=(pair,)) for pair in pairs for work in (self.plain, self.plain, self.odd)]
+        threads += [threading.Thread(target=work, args=(pairs[0],)) for work in (self.bursts, self.long, self.impatient)]
         for thread in threads:
             thread.start()
-        for thread in threads:
-            thread.join()
+        try:
+            time.sleep(seconds)
+            enough()
+        finally:
+            self.over.set()
+            for thread in threads:
+                thread.join()
 
-    def turns(self, things, rare=None):
-        """These again and again, until it is over; counts the rounds of what is rare."""
-        while True:
-            for thing in things:
-                took = time.monotonic() - self.began
-                if took > self.seconds and (min(self.rounds.values()) >= self.ROUNDS or took > self.AT_MOST):
-                    return
-                yield thing
-            if rare:
-                self.rounds[rare] += 1
+    def turns(self, things):
+        """These again and again, until it is over."""
+        return itertools.takewhile(lambda _: not self.over.is_set(), itertools.cycle(things))
 
     def plain(self, pair):
         for tokens in self.turns(PROMPTS):
             self.ask(pair, "chat", tokens, {})
             time.sleep(0.05)
 
-    def odd(self, pair, rare):
-        for number, (api, headers) in enumerate(self.turns(ODD, rare)):
+    def odd(self, pair):
+        for number, (api, headers) in enumerate(self.turns(ODD)):
             self.ask(pair, api, 100, headers, stream=number % 5 != 4)
             time.sleep(0.1)
 
     def bursts(self, pair):
-        for size in self.turns(BURSTS, "bursts"):
-            threads = [threading.Thread(target=self.ask, args=(pair, "chat", 200, {})) for _ in range(size)]
+        for size in self.turns(BURSTS):
+            slow = {"x-sim-ttft-ms": "400"}  # so that the last has begun before the first has ended
+            threads = [threading.Thread(target=self.ask, args=(pair, "chat", 200, slow)) for _ in range(size)]
             for thread in threads:
                 thread.start()
             for thread in threads:
@@ -142,7 +136,7 @@ class Traffic:
             time.sleep(1)
 
     def long(self, pair):
-        for tokens in self.turns(LONG_PROMPTS, "long"):
+        for tokens in self.turns(LONG_PROMPTS):
             self.ask(pair, "chat", tokens, {})
             time.sleep(1)
 
@@ -150,13 +144,11 @@ class Traffic:
         for _ in self.turns([None]):
             self.ask(pair, "chat", 50, {"x-sim-stall": "0@30s"}, patience=0.4)
 
-    def hung(self, pair):
-        """Waits long enough for an alert."""
-        for _ in self.turns([None]):
-            self.ask(pair, "chat", 50, {"x-sim-stall": f"0@{self.seconds}s"}, patience=2 * self.seconds)
+    def hang(self, pair):
+        self.ask(pair, "chat", 50, {"x-sim-stall": "0@10min"}, patience=600)
 
     def ask(self, pair, api, tokens, headers, stream=True, patience=30):
-        """Asks once and reads the whole answer, or leaves when its patience ends; says what it measured where it got an answer."""
+        """Asks once and reads the answer, or leaves when its patience ends; sends in what it measured of an answer."""
         upstream, model = pair
         trace = f"{self.chance.getrandbits(128) | 1:032x}"
         self.traces.add(trace)
