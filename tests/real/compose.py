@@ -1,8 +1,9 @@
-"""deploy/compose.yaml without a container engine: its own files, commands and addresses, carried out with real programs.
+"""deploy/compose.yaml without a container engine: its files, commands and addresses, with real programs.
 
-Each service gets a folder that stands for its root, with what compose.yaml mounts, where it mounts it. Its command then runs with
-these files, as the programs are packaged here; names of other services become addresses of 127.0.0.1, and nothing else is changed.
-No Grafana is at hand: of its files only names, addresses and paths are held against the others.
+Each service gets a folder that stands for its root, with what compose.yaml mounts, where it mounts it. Its command
+then runs with these files, as the programs are packaged here; names of other services become addresses of 127.0.0.1,
+and nothing else is changed. No Grafana is at hand: of its files only names, addresses and paths are held against the
+others.
 """
 
 import json
@@ -10,7 +11,6 @@ import re
 import shlex
 import subprocess
 import sys
-import urllib.request
 
 import yaml
 from monitoring import LISTENING, Alertmanager, Prometheus, fetch, promtool, until
@@ -29,7 +29,9 @@ def prove(parts):
     check_shape(services)
     gauge = start_gauge(parts, services["streamgauge"])
     alerts = start_alertmanager(parts, services["alertmanager"])
-    server = start_prometheus(parts, services["prometheus"], {"streamgauge:9464": gauge.address, "alertmanager:9093": alerts.address})
+    server = start_prometheus(
+        parts, services["prometheus"], {"streamgauge:9464": gauge.address, "alertmanager:9093": alerts.address}
+    )
     bench(parts, gauge.port, "--output-tokens", 20, "--runs", 20)
     check_scraped(server, alerts)
     check_health(parts, services, {"streamgauge": gauge, "prometheus": server, "alertmanager": alerts})
@@ -37,7 +39,7 @@ def prove(parts):
     check_kubernetes(services["streamgauge"])
 
 
-# --- what it says ------------------------------------------------------------------------------------------------------------
+# --- what it says -----------------------------------------------------------------------------------------------------
 
 
 def check_schema(parts, file):
@@ -58,16 +60,27 @@ def check_shape(services):
     for name, service in services.items():
         if "build" in service:
             context = DEPLOY / service["build"]["context"]
-            check(f"{name}: there is a {service['build']['dockerfile']} to build", (context / service["build"]["dockerfile"]).is_file())
+            check(
+                f"{name}: there is a {service['build']['dockerfile']} to build",
+                (context / service["build"]["dockerfile"]).is_file(),
+            )
         else:
-            check(f"{name}: {service['image']} stays with one release", re.fullmatch(r"[\w./-]+:v?\d+\.\d+\.\d+", service["image"]))
+            check(
+                f"{name}: {service['image']} stays with one release",
+                re.fullmatch(r"[\w./-]+:v?\d+\.\d+\.\d+", service["image"]),
+            )
         ports = [port.split(":") for port in service["ports"]]
-        check(f"{name}: ports are published on loopback only", all(port[0] == "127.0.0.1" and len(port) == 3 for port in ports))
+        check(
+            f"{name}: ports are published on loopback only",
+            all(port[0] == "127.0.0.1" and len(port) == 3 for port in ports),
+        )
         check(f"{name}: it has a health check", service["healthcheck"]["test"][0] == "CMD")
     volumes = yaml.safe_load((DEPLOY / "compose.yaml").read_text())["volumes"]
     mounts = [mount for service in services.values() for mount in mounts_of(service)]
     files = [source for source, _, _ in mounts if source.startswith(".")]
-    check(f"each of {len(files)} mounted files and folders is there", all((DEPLOY / source).exists() for source in files))
+    check(
+        f"each of {len(files)} mounted files and folders is there", all((DEPLOY / source).exists() for source in files)
+    )
     check("and mounted to be read", all(mode == "ro" for source, _, mode in mounts if source.startswith(".")))
     named = {source for source, _, _ in mounts if not source.startswith(".")}
     check(f"each of {len(named)} volumes is declared, and used", named == set(volumes))
@@ -80,7 +93,7 @@ def mounts_of(service):
         yield source, target, mode[0] if mode else "rw"
 
 
-# --- carrying it out -----------------------------------------------------------------------------------------------------------
+# --- carrying it out --------------------------------------------------------------------------------------------------
 
 
 def root_of(parts, service, addresses):
@@ -164,7 +177,10 @@ def check_scraped(server, alerts):
     now = server.query("time()")[0][1]
     kept = server.ask("query_exemplars", query="streamgauge_ttft_seconds_bucket", start=now - 600, end=now + 1)
     exemplars = [one for series in kept for one in series["exemplars"]]
-    check(f"it asked for OpenMetrics and kept {len(exemplars)} exemplars", exemplars and all("exchange_id" in e["labels"] for e in exemplars))
+    check(
+        f"it asked for OpenMetrics and kept {len(exemplars)} exemplars",
+        exemplars and all("exchange_id" in e["labels"] for e in exemplars),
+    )
     known = [one["url"] for one in server.ask("alertmanagers")["activeAlertmanagers"]]
     check("it sends alerts to the Alertmanager", known == [f"{alerts.url}/api/v2/alerts"], known)
 
@@ -178,7 +194,9 @@ def check_health(parts, services, running):
         test = services[name]["healthcheck"]["test"][1:]
         if name == "streamgauge":
             environment = {"STREAMGAUGE_ADMIN": server.address}
-            done = subprocess.run([parts.program, *test[1:]], env=environment, stdin=subprocess.DEVNULL, timeout=SECONDS)
+            done = subprocess.run(
+                [parts.program, *test[1:]], env=environment, stdin=subprocess.DEVNULL, timeout=SECONDS
+            )
             check(f"{name}: `{shlex.join(test)}` says that it is well", done.returncode == 0)
             continue
         port = services[name]["ports"][0].split(":")[2]
@@ -186,7 +204,7 @@ def check_health(parts, services, running):
         check(f"{name}: {test[-1]} is at its own port, and well", found and fetch(server.url + found[1]))
 
 
-# --- what can't be started here -------------------------------------------------------------------------------------------------
+# --- what can't be started here ---------------------------------------------------------------------------------------
 
 
 def check_grafana(services):
@@ -202,7 +220,10 @@ def check_grafana(services):
     folder = next(DEPLOY / source for source, target, _ in mounts_of(services["grafana"]) if target == path)
     titles = [json.loads(file.read_text())["title"] for file in sorted(folder.glob("*.json"))]
     check(f"its dashboards are mounted where it looks: {', '.join(titles)}", titles)
-    print("    not tried: Grafana itself, which is not to be had as a package; the images, which need an engine", flush=True)
+    print(
+        "    not tried: Grafana itself, which is not to be had as a package; the images, which need an engine",
+        flush=True,
+    )
 
 
 def check_kubernetes(service):
@@ -218,4 +239,7 @@ def check_kubernetes(service):
     check("docs/deploy.md: the ports of the Deployment are the image's", set(ports.values()) == inside)
     annotations = pod["metadata"]["annotations"]
     check("its annotations name the admin port", annotations["prometheus.io/port"] == str(ports["admin"]))
-    check("its selectors agree", pod["metadata"]["labels"].items() >= deployment["spec"]["selector"]["matchLabels"].items())
+    check(
+        "its selectors agree",
+        pod["metadata"]["labels"].items() >= deployment["spec"]["selector"]["matchLabels"].items(),
+    )

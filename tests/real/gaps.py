@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
-"""A client that holds many streams open and times their events: `gaps.py PORT STREAMS RAMP_SECONDS TOKENS TOKENS_PER_SECOND FILE`.
+"""A client that holds many streams open and times their events: `gaps.py PORT STREAMS RAMP_SECONDS TOKENS
+TOKENS_PER_SECOND FILE`.
 
-Each event's time is the kernel's receive stamp of its segment at this client's socket, so that how busy this client is stands in
-none of them. Says "open" once every stream flows, and ends when its standard input does. FILE then has pairs of doubles: when a
-gap ended (Unix seconds), and how long it was. A gap counts only between two reads of one event each.
+Each event's time is the kernel's receive stamp of its segment at this client's socket, so that how busy this client
+is stands in none of them. Says "open" once every stream flows, and ends when its standard input does. FILE then has
+pairs of doubles: when a gap ended (Unix seconds), and how long it was. A gap counts only between two reads of one
+event each.
 """
 
 import array
@@ -16,7 +18,9 @@ import sys
 import time
 
 SO_TIMESTAMPNS = 35  # the standard library has no name for it
-BODY = json.dumps({"model": "sim-1", "stream": True, "messages": [{"role": "user", "content": "how far can one go"}]}).encode()
+BODY = json.dumps(
+    {"model": "sim-1", "stream": True, "messages": [{"role": "user", "content": "how far can one go"}]}
+).encode()
 
 
 def connect(port):

@@ -1,7 +1,8 @@
 """`/metrics` under fire: what ten scrapes a second do to the gaps of 2,000 streams.
 
-The streams stay open while seconds with scrapes and without take turns. The ruler is a client that has its events' times from the
-kernel. Each scrape is what Prometheus asks for (OpenMetrics, gzip), of a gauge that has seen many models.
+The streams stay open while seconds with scrapes and without take turns. The ruler is a client that has its events'
+times from the kernel. Each scrape is what Prometheus asks for (OpenMetrics, gzip), of a gauge that has seen many
+models.
 """
 
 import array
@@ -17,7 +18,7 @@ import urllib.request
 from parts import HERE, Fault, check, quantile, table
 
 # Fewer where the machine can't carry more: events then come late whoever scrapes.
-STREAMS, EVENTS_PER_SECOND, RAMP = (2000, 1000, 500, 250), 5, 5
+STREAMS, EVENTS_PER_SECOND, RAMP = (2000, 1000, 500, 250, 100), 5, 5
 TURNS, SECONDS, SETTLE, EVERY = 5, 2.5, 0.3, 0.1
 MODELS = 60
 # Bounds of ratios, not of times.
@@ -41,7 +42,7 @@ def carries(parts, gauge, streams):
     """Whether nearly all events of so many streams come when they should while nobody scrapes."""
     turns, _ = hold(parts, gauge, streams, [False])
     gaps = turns[0][1] if turns else []
-    carried = len(gaps) > 0.8 * streams * EVENTS_PER_SECOND * SECONDS and quantile(gaps, 0.99) < 1.25 / EVENTS_PER_SECOND
+    carried = len(gaps) > 0.8 * streams * EVENTS_PER_SECOND * SECONDS and quantile(gaps, 0.9) < 1.25 / EVENTS_PER_SECOND
     if not carried:
         print(f"    this machine can't carry {streams:,} streams beside what else it does: fewer", flush=True)
     return carried
@@ -58,7 +59,8 @@ def request(port, model):
 def hold(parts, gauge, streams, plan):
     """Holds so many streams open for a turn with scrapes for each true of the plan, and one without for each false.
 
-    Returns whether scrapes were made and the gaps, for each turn (none if the streams did not come about), and the scrapes.
+    Returns whether scrapes were made and the gaps, for each turn (none if the streams did not come about), and the
+    scrapes.
     """
     tokens = round((RAMP + len(plan) * (SECONDS + SETTLE) + 60) * EVENTS_PER_SECOND)
     file = parts.file("gaps")
@@ -79,7 +81,7 @@ def hold(parts, gauge, streams, plan):
     said = client.said.read_text().splitlines()[-1]
     print(f"    {streams:,} streams of {EVENTS_PER_SECOND} events/s, {len(spans)} turns: {said}", flush=True)
     check("the client ended with 0", client.returncode == 0)
-    return by_turn(file, spans), scrapes
+    return by_turn(file, spans) if spans else [], scrapes
 
 
 def wait_for(word, client):
@@ -127,7 +129,8 @@ def report(streams, turns, scrapes):
     check("all were answered with gzip", all(coding == "gzip" for *_, coding in scrapes))
     last = scrapes[-1][1]
     series = sum(not line.startswith(b"#") for line in gzip.decompress(last).splitlines())
-    print(f"    a scrape of {series:,} series: {quantile([s for s, *_ in scrapes], 0.5) * 1e3:.1f} ms (median), {len(last):,} bytes\n")
+    took = quantile([seconds for seconds, *_ in scrapes], 0.5) * 1e3
+    print(f"    a scrape of {series:,} series: {took:.1f} ms (median), {len(last):,} bytes\n")
     rows = [["ms", "n", "p50", "p90", "p99", "p99.9"]]
     quantiles = (0.5, 0.9, 0.99, 0.999)
     for scraped, name in ((False, "without"), (True, "with scrapes")):
@@ -136,7 +139,7 @@ def report(streams, turns, scrapes):
         rows.append([f"gap, {name}", len(gaps), *(f"{quantile(gaps, q) * 1e3:.3f}" for q in quantiles)])
         rows.append([f"off by, {name}", len(late), *(f"{quantile(late, q) * 1e3:.3f}" for q in quantiles)])
     rows[2], rows[3] = rows[3], rows[2]
-    pairs = list(zip([g for one, g in turns if not one], [g for one, g in turns if one], strict=True))
+    pairs = list(zip([g for one, g in turns if not one], [g for one, g in turns if one]))
 
     def ratios(q, measure):
         """With scrapes / without, of each pair of turns."""
@@ -152,5 +155,9 @@ def report(streams, turns, scrapes):
     print("\n    the ratios are medians of pairs of turns\n")
     # Whatever else the machine does falls on turns of either kind: what scrapes do is in every pair.
     for q, each in ((0.5, gap[0]), (0.99, gap[2])):
-        check(f"p{q * 100:.0f} of the gaps of {streams:,} streams is not longer by {MOST_GAP - 1:.0%} in every turn", min(each) <= MOST_GAP, each)
+        check(
+            f"p{q * 100:.0f} of the gaps of {streams:,} streams is not longer by {MOST_GAP - 1:.0%} in every turn",
+            min(each) <= MOST_GAP,
+            each,
+        )
     check(f"nor are they off by {MOST_LATE} times as much", min(late[0]) <= MOST_LATE, late[0])
