@@ -129,7 +129,7 @@ mod tests {
 
     fn ids(query: &str) -> Vec<String> {
         let page = page(&remembered(), query).unwrap();
-        let records: Vec<serde_json::Value> = serde_json::from_str(&page).unwrap();
+        let records: Vec<Value> = serde_json::from_str(&page).unwrap();
         records.iter().map(|record| record["id"].as_str().unwrap().trim_start_matches('0').to_owned()).collect()
     }
 
