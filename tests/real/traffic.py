@@ -21,6 +21,8 @@ PROVIDERS = {
 }
 WORKLOAD = "bench_1k"
 CONFIG = """
+access_log = "{log}"
+
 [client_timings]
 address = "127.0.0.1:0"
 
@@ -46,77 +48,90 @@ PROMPTS = (60, 1000, 300, 1000, 3000, 1000, 10_000, 1000)
 PATHS = {"chat": "/v1/chat/completions", "responses": "/v1/responses", "messages": "/v1/messages"}
 # What is asked for beside plain chats, in turns: the API, and the headers that script the provider.
 ODD = (
-    ("chat", {"x-sim-tokens": "120", "x-sim-tps": "600"}),
+    ("chat", {"x-sim-tokens": "120", "x-sim-tps": "500"}),
     ("responses", {"x-sim-reasoning": "6"}),
     ("chat", {"x-sim-fail": "status:429"}),
     ("messages", {"x-sim-reasoning": "6"}),
-    ("chat", {"x-sim-tokens": "400", "x-sim-tps": "1500"}),
+    ("chat", {"x-sim-tokens": "400", "x-sim-tps": "800"}),
     ("chat", {"x-sim-fail": "cut@3"}),
     ("chat", {"x-sim-fail": "error_event@3"}),
     ("chat", {"x-sim-usage": "off"}),
-    ("chat", {"x-sim-tokens": "900", "x-sim-tps": "1500"}),
+    ("chat", {"x-sim-tokens": "900", "x-sim-tps": "1200"}),
     ("chat", {"x-sim-fail": "status:404"}),
     ("chat", {"x-sim-fail": "truncate@2"}),
     ("chat", {"x-sim-ttft-ms": "800"}),
     ("chat", {"x-sim-fail": "status:503"}),
     ("chat", {"x-sim-ttft-ms": "1200", "x-sim-tool": "on"}),
     ("chat", {"x-sim-fail": "close_before_head"}),
-    ("chat", {"x-sim-tokens": "2500", "x-sim-tps": "1600", "x-sim-tokens-per-event": "8"}),
+    ("chat", {"x-sim-tokens": "2500", "x-sim-tps": "1400", "x-sim-tokens-per-event": "8"}),
 )
 LONG_PROMPTS = (30_000, 100_000, 250_000)
 BURSTS = (3, 7, 14, 40, 80)
 
 
 def gauge(parts):
-    """Providers, and the gauge before them: its port, its admin's, and the one for clients' timings."""
+    """Providers, and the gauge before them: its port, its admin's, the one for clients' timings, and the file of its records."""
     upstreams = ""
     for name, flags in PROVIDERS.items():
         _, port = parts.sim("--output-tokens", "20", *flags)
         upstreams += UPSTREAM.format(name=name, port=port, models=json.dumps(MODELS))
-    config = parts.file("gauge.toml")
-    config.write_text(CONFIG.format(upstreams=upstreams, workload=WORKLOAD))
+    config, log = parts.file("gauge.toml"), parts.file("records.jsonl")
+    config.write_text(CONFIG.format(log=log, upstreams=upstreams, workload=WORKLOAD))
     words = [parts.program, "run", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--config", config]
     ready = r"connect to http://127\.0\.0\.1:(\d+)(?:.|\n)*metrics at http://127\.0\.0\.1:(\d+)(?:.|\n)*timings to http://127\.0\.0\.1:(\d+)"
     _, found = parts.start(words, ready)
-    return tuple(int(port) for port in found.groups())
+    return *(int(port) for port in found.groups()), log
 
 
 class Traffic:
-    """Requests of every kind to every provider and model, for so many seconds; `run` returns when all have ended.
+    """Requests of every kind to every provider and model, for so many seconds and until the rare kinds have come often enough.
 
-    `sent` counts the kinds, `traces` has the trace ids of what was asked.
+    `run` returns when all have ended. `sent` counts the kinds, `traces` has the trace ids of what was asked.
     """
 
+    ROUNDS, AT_MOST = 2, 150
+
     def __init__(self, port, timings, seconds):
-        self.port, self.timings = port, timings
-        self.end = time.monotonic() + seconds
+        self.port, self.timings, self.seconds = port, timings, seconds
+        self.began, self.rounds = time.monotonic(), dict.fromkeys(("odd", "bursts", "long"), 0)
         self.sent, self.traces, self.chance = Counter(), set(), random.Random(7)
 
     def run(self):
         pairs = list(itertools.product(PROVIDERS, MODELS))
         threads = [threading.Thread(target=self.plain, args=(pair,)) for pair in pairs for _ in range(2)]
-        threads += [threading.Thread(target=self.odd, args=(pair,)) for pair in pairs]
-        threads += [threading.Thread(target=work, args=(pairs[0],)) for work in (self.bursts, self.long, self.impatient)]
+        threads += [threading.Thread(target=self.odd, args=(pair, "odd" if pair == pairs[0] else None)) for pair in pairs]
+        threads += [threading.Thread(target=work, args=(pairs[0],)) for work in (self.bursts, self.long, self.impatient, self.hung)]
+        for _ in range(4):  # alone, before the others
+            self.ask(pairs[0], "chat", 200, {})
+            time.sleep(0.7)
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
 
-    def going(self):
-        return time.monotonic() < self.end
+    def turns(self, things, rare=None):
+        """These again and again, until it is over; counts the rounds of what is rare."""
+        while True:
+            for thing in things:
+                took = time.monotonic() - self.began
+                if took > self.seconds and (min(self.rounds.values()) >= self.ROUNDS or took > self.AT_MOST):
+                    return
+                yield thing
+            if rare:
+                self.rounds[rare] += 1
 
     def plain(self, pair):
-        for tokens in itertools.takewhile(lambda _: self.going(), itertools.cycle(PROMPTS)):
+        for tokens in self.turns(PROMPTS):
             self.ask(pair, "chat", tokens, {})
             time.sleep(0.05)
 
-    def odd(self, pair):
-        for number, (api, headers) in enumerate(itertools.takewhile(lambda _: self.going(), itertools.cycle(ODD))):
+    def odd(self, pair, rare):
+        for number, (api, headers) in enumerate(self.turns(ODD, rare)):
             self.ask(pair, api, 100, headers, stream=number % 5 != 4)
             time.sleep(0.1)
 
     def bursts(self, pair):
-        for size in itertools.takewhile(lambda _: self.going(), itertools.cycle(BURSTS)):
+        for size in self.turns(BURSTS, "bursts"):
             threads = [threading.Thread(target=self.ask, args=(pair, "chat", 200, {})) for _ in range(size)]
             for thread in threads:
                 thread.start()
@@ -125,13 +140,18 @@ class Traffic:
             time.sleep(1)
 
     def long(self, pair):
-        for tokens in itertools.takewhile(lambda _: self.going(), itertools.cycle(LONG_PROMPTS)):
+        for tokens in self.turns(LONG_PROMPTS, "long"):
             self.ask(pair, "chat", tokens, {})
             time.sleep(1)
 
     def impatient(self, pair):
-        while self.going():
+        for _ in self.turns([None]):
             self.ask(pair, "chat", 50, {"x-sim-stall": "0@30s"}, patience=0.4)
+
+    def hung(self, pair):
+        """Waits long enough for an alert."""
+        for _ in self.turns([None]):
+            self.ask(pair, "chat", 50, {"x-sim-stall": f"0@{self.seconds}s"}, patience=2 * self.seconds)
 
     def ask(self, pair, api, tokens, headers, stream=True, patience=30):
         """Asks once and reads the whole answer, or leaves when its patience ends; says what it measured where it got an answer."""
