@@ -1,6 +1,6 @@
 // Transformations and field config by Grafana's code; the registries that its application fills are filled here.
 import {
-    applyFieldOverrides, createFieldConfigRegistry, FieldConfigOptionsRegistry, identityOverrideProcessor, standardTransformers,
+    applyFieldOverrides, cacheFieldDisplayNames, FieldConfigOptionsRegistry, identityOverrideProcessor, standardTransformers,
     standardTransformersRegistry, transformDataFrame,
 } from "@grafana/data";
 import { lastValueFrom } from "rxjs";
@@ -46,9 +46,11 @@ export function configured(panel, frames, theme) {
     ];
     const unknown = told.filter((id) => !registry.getIfExists(id));
     if (unknown.length) throw new Error(`${panel.title}: a ${panel.type} knows nothing of ${unknown}`);
-    return applyFieldOverrides({
+    const done = applyFieldOverrides({
         data: frames, fieldConfig: panel.fieldConfig, fieldConfigRegistry: registry, theme, timeZone: "browser", replaceVariables: (text) => text,
     });
+    cacheFieldDisplayNames(done);
+    return done;
 }
 
 function option(id, path, isCustom) {

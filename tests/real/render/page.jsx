@@ -2,7 +2,7 @@
 // What is drawn can be asked of the page itself: each panel is an element with `data-panel`, and `window.drawn` has its data.
 import { createTheme, dateTime, ThemeContext } from "@grafana/data";
 import { initPluginTranslations } from "@grafana/i18n";
-import { PanelChrome } from "@grafana/ui";
+import { GlobalStyles, PanelChrome } from "@grafana/ui";
 import { Component } from "react";
 import { createRoot } from "react-dom/client";
 import { flushSync } from "react-dom";
@@ -13,7 +13,7 @@ import { KINDS } from "./panels.jsx";
 
 // Grafana's grid: 24 columns, rows of 30 pixels, 8 between them.
 const COLUMNS = 24, ROW = 30, GAP = 8;
-const theme = createTheme({ colors: { mode: "dark" }, typography: { fontFamily: "'DejaVu Sans', sans-serif" } });
+const theme = createTheme({ colors: { mode: "dark" } });
 window.drawn = {};
 
 /** Draws a dashboard in which variables are put in already; `choice` is what is said of them, times are Unix seconds. */
@@ -33,8 +33,7 @@ window.draw = async ({ board, server, from, to, step, choice }) => {
     };
     const root = createRoot(document.getElementById("board"));
     flushSync(() => root.render(<Board {...{ board, answers, range, choice }} />));
-    document.body.style.cssText = `margin:0;background:${theme.colors.background.canvas};color:${theme.colors.text.primary};`
-        + `font:${theme.typography.body.fontSize}/1.4 ${theme.typography.fontFamily}`;
+    await document.fonts.ready;
     // uPlot draws in microtasks, and legends take their place once they are measured.
     for (let frame = 0; frame < 4; frame += 1) await new Promise((next) => requestAnimationFrame(next));
 };
@@ -48,6 +47,7 @@ function Board({ board, answers, range, choice }) {
     const height = Math.max(...board.panels.map(({ gridPos: { y, h } }) => (y + h) * (ROW + GAP)));
     return (
         <ThemeContext.Provider value={theme}>
+            <GlobalStyles />
             <header style={{ display: "flex", gap: 16, alignItems: "baseline", padding: `${GAP * 1.5}px ${GAP * 2}px` }}>
                 <strong style={{ fontSize: 18 }}>{board.title}</strong>
                 <span>{board.description}</span>
