@@ -3,7 +3,7 @@ import { FieldType } from "@grafana/data";
 
 const SPANS = { s: 1, m: 60, h: 3600, d: 86400 };
 
-/** What a panel's queries give: `frames`, the number of `series` by query, and where its time begins. */
+/** What a panel's queries give, as `frames`, and where its time begins. */
 export async function framesOf(server, panel, from, to, step) {
     const first = panel.timeFrom ? to - seconds(panel.timeFrom) : from;
     const pace = panel.interval ? Math.max(step, seconds(panel.interval)) : step;
@@ -17,8 +17,7 @@ export async function framesOf(server, panel, from, to, step) {
         if (target.format === "heatmap") return rows(target, answers[at], pace);
         return answers[at].map((series) => overTime(target, series, pace));
     });
-    const series = Object.fromEntries(panel.targets.map(({ refId }, at) => [refId, answers[at].length]));
-    return { frames, series, from: first };
+    return { frames, from: first };
 }
 
 function seconds(span) {

@@ -1,5 +1,5 @@
 // A dashboard as Grafana's own code has it: queries → frames → transformations → field config → panels, on the grid of its JSON.
-// What is drawn can be asked of the page itself: each panel is an element with `data-panel`, and `window.drawn` has its data.
+// Each panel is an element with `data-panel`; `window.shown` reads what it shows.
 import { createTheme, dateTime, ThemeContext } from "@grafana/data";
 import { initPluginTranslations } from "@grafana/i18n";
 import { GlobalStyles, PanelChrome } from "@grafana/ui";
@@ -10,18 +10,19 @@ import { flushSync } from "react-dom";
 import { framesOf } from "./frames.js";
 import { configured, transformed } from "./fields.js";
 import { KINDS } from "./panels.jsx";
+import { shown } from "./shown.js";
 
 // Grafana's grid: 24 columns, rows of 30 pixels, 8 between them.
 const COLUMNS = 24, ROW = 30, GAP = 8;
 const theme = createTheme({ colors: { mode: "dark" } });
-window.drawn = {};
+const drawn = {};
+window.shown = shown(drawn, theme);
 
-/** Draws a dashboard in which variables are put in already; `choice` is what is said of them, times are Unix seconds. */
+/** Draws a dashboard in which variables are put in already and gives its height; `choice` is what is said of them, times are Unix seconds. */
 window.draw = async ({ board, server, from, to, step, choice }) => {
     await initPluginTranslations("grafana-ui");
     const ready = await Promise.all(board.panels.filter(({ type }) => type !== "row").map(async (panel) => {
         const asked = await framesOf(server, panel, from, to, step);
-        window.drawn[panel.id] = { series: asked.series };
         const frames = configured(panel, await transformed(panel, asked.frames), theme);
         return [panel.id, { ...asked, frames }];
     }));
@@ -34,8 +35,13 @@ window.draw = async ({ board, server, from, to, step, choice }) => {
     const root = createRoot(document.getElementById("board"));
     flushSync(() => root.render(<Board {...{ board, answers, range, choice }} />));
     await document.fonts.ready;
-    // uPlot draws in microtasks, and legends take their place once they are measured.
-    for (let frame = 0; frame < 4; frame += 1) await new Promise((next) => requestAnimationFrame(next));
+    await window.settled();
+    return document.documentElement.scrollHeight;
+};
+
+/** uPlot draws in microtasks, and legends take their place once they are measured. */
+window.settled = async () => {
+    for (let frame = 0; frame < 6; frame += 1) await new Promise((next) => requestAnimationFrame(next));
 };
 
 function Board({ board, answers, range, choice }) {
@@ -76,7 +82,7 @@ function Panel({ panel, answer, range, size }) {
             {(width, height) => (
                 <Fence id={panel.id}>
                     {answer.frames.some((frame) => frame.length) ? (
-                        <Kind {...{ panel, range, theme, width, height, frames: answer.frames }} />
+                        <Kind {...{ panel, range, theme, width, height, frames: answer.frames }} keep={(kept) => { drawn[panel.id] = { ...drawn[panel.id], ...kept }; }} />
                     ) : (
                         <Empty panel={panel} height={height} />
                     )}

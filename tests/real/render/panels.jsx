@@ -27,7 +27,7 @@ function Stat(props) {
     return (
         <Values {...props} spacing={3} autoGrid>
             {({ value, width, height, alignmentFactors, count }) => (
-                <div data-value={value.display.title} data-number={value.display.numeric}>
+                <div data-value={value.display.title} >
                     <BigValue
                         {...{ colorMode, graphMode, justifyMode, textMode, width, height, alignmentFactors, count }}
                         value={value.display} theme={props.theme} parentOrientation={orientation}
@@ -43,7 +43,7 @@ function Bars(props) {
     return (
         <Values {...props} {...{ minVizHeight, minVizWidth }} spacing={10}>
             {({ value, width, height, orientation, alignmentFactors }) => (
-                <div data-value={value.display.title} data-number={value.display.numeric}>
+                <div data-value={value.display.title} >
                     <BarGauge
                         {...{ displayMode, showUnfilled, width, height, orientation, alignmentFactors }}
                         value={value.display} field={value.field} theme={props.theme} itemSpacing={10} valueDisplayMode={valueMode}
@@ -57,19 +57,23 @@ function Bars(props) {
 
 const numeric = (frame) => frame.fields.filter(({ type }) => type === FieldType.number);
 
-function OverTime({ panel, frames, range, theme, width, height }) {
-    // What is not a number leaves a gap in a line.
-    const gaps = frames.map((frame) => ({
-        ...frame,
-        fields: frame.fields.map((field) => (
-            field.type === FieldType.number ? { ...field, values: field.values.map((value) => (Number.isFinite(value) ? value : null)) } : field
-        )),
-    }));
+/** What is not there or not a number leaves a gap in a line, as Grafana's panel prepares it. */
+function gapped(frame) {
+    const [time, value] = frame.fields;
+    const known = new Map(time.values.map((at, place) => [at, value.values[place]]));
+    const [first, last, pace] = [time.values[0], time.values.at(-1), time.config.interval];
+    const times = Array.from({ length: Math.round((last - first) / pace) + 1 }, (_, place) => first + place * pace);
+    const values = times.map((at) => (Number.isFinite(known.get(at)) ? known.get(at) : null));
+    return { ...frame, length: times.length, fields: [{ ...time, values: times }, { ...value, values }] };
+}
+
+function OverTime({ panel, frames, range, theme, width, height, keep }) {
+    const gaps = frames.map((frame) => gapped(frame));
     return (
         <TimeSeries {...{ theme, width, height }} frames={gaps} legend={panel.options.legend} timeRange={range} timeZone="browser" structureRev={1}>
             {(config) => {
-                window.drawn[panel.id].config = config;
-                if (!window.drawn[panel.id].plot) config.addHook("init", (plot) => { window.drawn[panel.id].plot = plot; });
+                keep({ config });
+                config.addHook("draw", (plot) => keep({ plot }));
                 return null;
             }}
         </TimeSeries>
@@ -96,7 +100,7 @@ function Heatmap({ panel, frames: [frame], range, theme, width, height }) {
     const cell = { width: Math.max(1, (time.config.interval / (end - begin)) * wide - 1), height: high / buckets.length };
     const every = Math.ceil(14 / cell.height);
     const cells = buckets.flatMap((bucket, row) => bucket.values.map((count, at) => count > panel.options.filterValues.le && (
-        <rect key={`${row} ${at}`} x={across(time.values[at]) - cell.width} y={high - (row + 1) * cell.height} {...cell} fill={colour(count)} />
+        <rect data-cell key={`${row} ${at}`} x={across(time.values[at]) - cell.width} y={high - (row + 1) * cell.height} {...cell} fill={colour(count)} />
     )));
     const ticks = [0, 0.25, 0.5, 0.75, 1].map((part) => begin + part * (end - begin));
     return (
@@ -117,47 +121,43 @@ function Heatmap({ panel, frames: [frame], range, theme, width, height }) {
     );
 }
 
+/** A group of bars for each row of the frame; a field whose axis is hidden goes by a scale of its own. */
 function Groups({ panel, frames: [frame], theme, width, height }) {
     const { xField, stacking, orientation } = panel.options;
-    const upright = orientation === "vertical";
+    const upright = orientation === "vertical", stacked = stacking === "normal";
+    const [along, across] = upright ? ["height", "width"] : ["width", "height"];
     const name = frame.fields.find((field) => getFieldDisplayName(field, frame) === xField);
     const parts = numeric(frame);
-    const greatest = (fields) => Math.max(...name.values.map((_, at) => fields.reduce((sum, { values }) => sum + (values[at] || 0), 0)));
-    const whole = greatest(parts);
-    const bars = (at) => parts.map((field) => {
-        const { text, ...more } = field.display(field.values[at]);
-        const hidden = field.config.custom.axisPlacement === "hidden";
-        const most = stacking === "normal" ? whole : greatest(hidden ? [field] : parts.filter((one) => one.config.custom.axisPlacement !== "hidden"));
-        const share = `${Math.max(0, ((field.values[at] || 0) / most) * (upright ? 82 : 70))}%`;
-        const fill = getFieldSeriesColor(field, theme).color;
-        return { field, share, fill, opacity: field.config.custom.fillOpacity / 100, text: formattedValueToString({ text, ...more }) };
-    });
-    const stacked = stacking === "normal" || upright;
+    const apart = ({ config }) => config.custom.axisPlacement === "hidden";
+    const most = (field) => Math.max(...name.values.map((_, at) => (
+        parts.filter((one) => (stacked ? true : apart(one) === apart(field))).map((one) => one.values[at] || 0)
+            .reduce((whole, part) => (stacked ? whole + part : Math.max(whole, part)), 0)
+    )));
+    const bar = (field, at) => {
+        const [title, text] = [getFieldDisplayName(field, frame), formattedValueToString(field.display(field.values[at]))];
+        // Room is left for the text behind the longest bar.
+        const share = (0.8 * (field.values[at] || 0)) / most(field);
+        const paint = { background: getFieldSeriesColor(field, theme).color, opacity: field.config.custom.fillOpacity / 100 };
+        const label = <span style={{ fontSize: upright ? 10 : 12, whiteSpace: "nowrap" }}>{stacked && share < 0.2 ? "" : text}</span>;
+        return (
+            <div key={title} data-bar={title} data-at={name.values[at]} data-text={text} style={{
+                display: "flex", gap: 4, flexDirection: upright ? "column-reverse" : "row", alignItems: "center", flex: stacked ? "none" : 1,
+                [along]: stacked ? `${100 * share}%` : "100%",
+            }}>
+                <div style={{ ...paint, [along]: stacked ? "100%" : `${100 * share}%`, [across]: upright ? "100%" : 18, flex: "none" }} />
+                {stacked ? <span style={{ marginLeft: "-95%" }}>{label}</span> : label}
+            </div>
+        );
+    };
+    const group = { flex: 1, minWidth: 0, display: "flex", alignItems: "center", textAlign: "center" };
     return (
         <div style={{ width, height, display: "flex", flexDirection: "column", fontSize: 12, overflow: "hidden" }}>
-            <div style={{ flex: 1, minHeight: 0, display: "flex", flexDirection: upright ? "row" : "column", gap: 4, justifyContent: "space-around" }}>
-                {name.values.map((label, at) => upright ? (
-                    <div key={label} style={{ flex: 1, display: "flex", flexDirection: "column", textAlign: "center", minWidth: 0 }}>
-                        <div style={{ flex: 1, display: "flex", gap: 2, alignItems: "end" }}>
-                            {bars(at).map(({ field, share, fill, opacity, text }) => (
-                                <div key={field.name} style={{ flex: 1, height: "100%", display: "flex", flexDirection: "column", justifyContent: "end" }}>
-                                    <span style={{ fontSize: 10 }}>{text}</span>
-                                    <div data-bar style={{ height: share, background: fill, opacity }} />
-                                </div>
-                            ))}
-                        </div>
-                        {label}
-                    </div>
-                ) : (
-                    <div key={label} style={{ display: "flex", gap: 8, alignItems: "center" }}>
-                        <span style={{ width: 140, flex: "none", textAlign: "right" }}>{label}</span>
-                        <div style={{ flex: 1, display: "flex", flexDirection: stacked ? "row" : "column", gap: stacked ? 0 : 2 }}>
-                            {bars(at).map(({ field, share, fill, opacity, text }) => (
-                                <div key={field.name} style={{ position: "relative", height: 18, width: stacked ? share : "100%" }}>
-                                    <div data-bar style={{ height: "100%", width: stacked ? "100%" : share, background: fill, opacity }} />
-                                    <span style={{ position: "absolute", inset: "0 auto auto 4px", whiteSpace: "nowrap" }}>{text}</span>
-                                </div>
-                            ))}
+            <div style={{ flex: 1, minHeight: 0, display: "flex", flexDirection: upright ? "row" : "column", gap: 4 }}>
+                {name.values.map((label, at) => (
+                    <div key={label} style={{ ...group, flexDirection: upright ? "column-reverse" : "row", gap: 8 }}>
+                        <span style={upright ? {} : { width: 150, flex: "none", textAlign: "right" }}>{label}</span>
+                        <div style={{ ...group, alignItems: "stretch", [along]: "100%", flexDirection: upright || stacked ? "row" : "column", gap: stacked ? 0 : 2 }}>
+                            {parts.map((field) => bar(field, at))}
                         </div>
                     </div>
                 ))}
