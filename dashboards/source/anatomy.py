@@ -78,8 +78,12 @@ def first_token():
     says = 'phase="ttft"'
     yield series(
         "The first token at four places",
-        f"{about('client_ttft_seconds')} {about('ttft_seconds')} Medians. The client and the provider go by their own clocks; only "
-        "clients and providers that say so are in their lines.",
+        about(
+            "client_ttft_seconds",
+            "ttft_seconds",
+            "Medians. The client and the provider go by their own clocks; only clients and providers that",
+            "say so are in their lines.",
+        ),
         [
             query(quantile(0.5, "client_reported_seconds", where=says), "the client says"),
             query(quantile(0.5, "client_ttft_seconds"), "gauge, towards the client"),
@@ -92,8 +96,13 @@ def first_token():
     )
     yield series(
         "First byte, event, token, answer",
-        f"{about('ttfb_seconds')} {about('first_event_seconds')} {about('answer_ttft_seconds')} Medians. Events before the first token are a "
-        "prelude that tells nothing; what lies between token and answer is thinking.",
+        about(
+            "ttfb_seconds",
+            "first_event_seconds",
+            "answer_ttft_seconds",
+            "Medians. Events before the first token are a prelude that tells nothing; what lies between",
+            "token and answer is thinking.",
+        ),
         [
             query(quantile(0.5, "ttfb_seconds"), "first byte"),
             query(quantile(0.5, "first_event_seconds"), "first event"),
@@ -106,7 +115,11 @@ def first_token():
     )
     yield series(
         "TTFT, P99: the client's and the provider's",
-        f"{about('client_ttft_seconds')} {about('ttft_seconds')} What lies between the two is the gauge, connecting, and the client's upload.",
+        about(
+            "client_ttft_seconds",
+            "ttft_seconds",
+            "What lies between the two is the gauge, connecting, and the client's upload.",
+        ),
         [
             query(quantile(0.99, "client_ttft_seconds"), "client's", exemplar=True),
             query(quantile(0.99, "ttft_seconds"), "provider's", exemplar=True),
@@ -169,7 +182,8 @@ def account():
         "TTFT that the provider does not account for",
         about(
             pair,
-            "Mean by request. Beside it the median round trip: what is above it is neither network nor in the provider's account.",
+            "Mean by request. Beside it the median round trip:",
+            "what is above that is neither network nor in the provider's account.",
         ),
         [
             query(f"{apart} / {rises(pair, PAIR, where=ours, part='_count')}", EACH),
@@ -187,15 +201,15 @@ def account():
     )
     yield series(
         "An engine's own TTFT (vLLM)",
-        "Median of vllm:time_to_first_token_seconds: from the request's arrival at the engine to its first token, by the engine, of all its "
-        "requests. Only where Prometheus scrapes a vLLM too, under the same model names.",
+        "Median of vllm:time_to_first_token_seconds: from the request's arrival at the engine to its first token, "
+        "by the engine, of all its requests. Only where Prometheus scrapes a vLLM too, under the same model names.",
         [
             query(
-                f"histogram_quantile(0.5, sum by (model_name, le) (rate(vllm:time_to_first_token_seconds_bucket{VLLM}[{STEP}])))",
+                f"histogram_quantile(0.5, sum by (model_name, le) (rate({VLLM}_bucket{{{SAME_MODEL}}}[{STEP}])))",
                 "{{model_name}}",
             ),
             samples(
-                f"sum by (model_name) (increase(vllm:time_to_first_token_seconds_count{VLLM}[{STEP}]))",
+                f"sum by (model_name) (increase({VLLM}_count{{{SAME_MODEL}}}[{STEP}]))",
                 "n {{model_name}}",
             ),
         ],
@@ -204,13 +218,14 @@ def account():
     )
 
 
-VLLM = '{model_name=~"$model"}'
+VLLM = "vllm:time_to_first_token_seconds"
+SAME_MODEL = 'model_name=~"$model"'
 
 
 def network():
     yield series(
         "Round trips",
-        f"{about('upstream_rtt_seconds')} {about('client_rtt_seconds')} {NO_MODEL}",
+        about("upstream_rtt_seconds", "client_rtt_seconds", NO_MODEL),
         [
             *spread("upstream_rtt_seconds", ("upstream",), "provider {{upstream}}"),
             query(quantile(0.5, "client_rtt_seconds"), "P50 clients"),
@@ -333,7 +348,10 @@ def cadence():
     events = samples(count("output_events_total", **n), BY_ALL)
     yield series(
         "Events that came together",
-        f"{about('coalesced_events_total')} Share of all output events; the more, the less do gaps say of the provider's cadence.",
+        about(
+            "coalesced_events_total",
+            "Share of all output events; the more, the less do gaps say of the provider's cadence.",
+        ),
         [
             query(f"{rises('coalesced_events_total', PAIR)} / {rises('output_events_total', PAIR)}", EACH),
             events,
@@ -343,7 +361,9 @@ def cadence():
     tokens = rises("tokens_total", PAIR, where='type="output"')
     yield series(
         "Tokens by output event, events by read",
-        f"{about('output_events_total')} {about('reads_total')} Where an event holds many tokens, a gap is no time between tokens.",
+        about(
+            "output_events_total", "reads_total", "Where an event holds many tokens, a gap is no time between tokens."
+        ),
         [
             query(f"{tokens} / {rises('output_events_total', PAIR)}", f"tokens by event: {EACH}"),
             query(f"{rises('events_total', PAIR)} / {rises('reads_total', PAIR)}", f"events by read: {EACH}"),
@@ -353,7 +373,10 @@ def cadence():
     )
     yield series(
         "Stalls: who did not take bytes",
-        f"{about('stall_seconds_total')} Seconds of standing still by second; bars: stalls. The client's stalls are its own slowness.",
+        about(
+            "stall_seconds_total",
+            "Seconds of standing still by second; bars: stalls. The client's stalls are its own slowness.",
+        ),
         [
             query(rises("stall_seconds_total", ("side",)), "{{side}}"),
             samples(count("stalls_total", ("side",)), "n {{side}}"),

@@ -40,7 +40,8 @@ def steady():
         "TTFT against its usual range",
         about(
             ttft,
-            "Median of 30 minutes, beside the median of seven days and four sigmas above it, where the baseline alert begins.",
+            "Median of 30 minutes, beside the median of seven days,",
+            "and four sigmas above that, where the baseline alert begins.",
         ),
         [
             query(recorded("ttft_seconds:p50_30m"), EACH),
@@ -118,8 +119,11 @@ def load():
     )
     yield series(
         "Little's law: two ways to the same number",
-        f"{about('stage_seconds_total')} Arrivals by second times mean time is what is in flight, over times much longer than a request; "
-        "a lasting difference is requests that hang.",
+        about(
+            "stage_seconds_total",
+            "Arrivals by second times mean time is what is in flight, over times much longer than a request;",
+            "a lasting difference is requests that hang.",
+        ),
         [
             query(rises("in_flight_seconds_total", ("upstream",)), "in flight: {{upstream}}"),
             query(rises("stage_seconds_total", ("upstream",)), "seconds of ended requests by second: {{upstream}}"),
@@ -130,7 +134,7 @@ def load():
     headroom = f"min by (upstream, model, kind) ({gauge('ratelimit_remaining')} / ({gauge('ratelimit_limit')} > 0))"
     yield series(
         "What is left of the provider's limits",
-        f"{about('ratelimit_remaining')} Share of the limit; by itself it refills, and is as old as the last answer.",
+        about("ratelimit_remaining", "Share of the limit; by itself it refills, and is as old as the last answer."),
         [query(headroom, "{{kind}}: {{upstream}} {{model}}")],
         "percentunit",
         (("red", None), ("yellow", 0.1), ("green", 0.3)),
@@ -152,7 +156,12 @@ def load():
 def unmeasured():
     yield series(
         "What could not be measured",
-        f"{about('no_usage_total')} {about('no_output_total')} {about('hidden_reasoning_total')} Share of finished requests; they are in no speed.",
+        about(
+            "no_usage_total",
+            "no_output_total",
+            "hidden_reasoning_total",
+            "Share of finished requests; they are in no speed.",
+        ),
         [
             query(f"{rises('no_usage_total')} / {rises('requests_total')}", "no token counts"),
             query(f"{rises('no_output_total')} / {rises('requests_total')}", "no output"),
@@ -163,8 +172,13 @@ def unmeasured():
     )
     yield series(
         "What the gauge could not read or keep",
-        f"{about('observer_off_total')} {about('series_overflow_total')} {about('measurements_dropped_total')} {about('log_dropped_total')} "
-        "Each should stay at 0; the bytes went on all the same.",
+        about(
+            "observer_off_total",
+            "series_overflow_total",
+            "measurements_dropped_total",
+            "log_dropped_total",
+            "Each should stay at 0; the bytes went on all the same.",
+        ),
         [
             query(rises("observer_off_total", ("reason",)), "not read: {{reason}}"),
             query(rises("series_overflow_total"), "series folded"),
@@ -175,8 +189,8 @@ def unmeasured():
     )
     yield series(
         "The gauge's processor and its scrapes",
-        "From one scrape to the next: processor time by second (1 is a core), and how long Prometheus took from asking for /metrics to having "
-        "it. The gauge's own.",
+        "From one scrape to the next: processor time by second (1 is a core), "
+        "and how long Prometheus took from asking for /metrics to having it. The gauge's own.",
         [
             query(f"sum by (instance) (rate(process_cpu_seconds_total{JOB}[{STEP}]))", "processor: {{instance}}"),
             query(f"max by (instance) (scrape_duration_seconds{JOB})", "scrape: {{instance}}"),
@@ -192,7 +206,8 @@ def unmeasured():
     )
     yield series(
         "Series and descriptors",
-        "Samples that the last scrape brought (bounded by metrics.max_series), and open descriptors: two for each request in flight, or so.",
+        "Samples that the last scrape brought (bounded by metrics.max_series), and open descriptors: "
+        "two for each request in flight, or so.",
         [
             query(f"sum by (instance) (scrape_samples_scraped{JOB})", "series: {{instance}}"),
             query(f"sum by (instance) (process_open_fds{JOB})", "descriptors: {{instance}}"),

@@ -167,7 +167,7 @@ def slow():
     )
     yield heatmap(
         "TTFT, distribution",
-        f"{ends} Each cell: samples in that bucket. Two bands are two kinds of request (or of cache), which a median hides.",
+        f"{ends} Each cell: samples in that bucket. Two bands are two kinds of request, which a median hides.",
         buckets(TTFT),
         h=9,
     )

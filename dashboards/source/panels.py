@@ -11,9 +11,9 @@ NEUTRAL = (("text", None),)
 LETTERS = "ABCDEFGHIJKLMOPQRSTUVWXYZ"  # of queries; `samples` have N
 
 
-def about(family, more=""):
-    """A panel's description: what the family's own HELP says of both ends, and whose time it is."""
-    return f"{FAMILIES[PREFIX + family].help} {more}".strip()
+def about(*parts):
+    """A panel's description: for a family's name what its own HELP says of both ends, and sentences as they are."""
+    return " ".join(FAMILIES[PREFIX + part].help if PREFIX + part in FAMILIES else part for part in parts if part)
 
 
 def query(expr, legend="", ref=None, **more):
@@ -33,7 +33,7 @@ def samples(expr, legend="n"):
 def panel(
     kind, title, description, queries, unit, steps=NEUTRAL, custom=None, options=None, overrides=(), w=12, h=8, **more
 ):
-    """What all kinds share. `queries` in their order; those without a letter get one. `w` and `h` are of a grid 24 wide."""
+    """What all kinds share. Queries without a letter get one, in their order. `w` and `h` are of a grid 24 wide."""
     letters = iter(LETTERS)
     targets = [{"datasource": SOURCE, "editorMode": "code", "range": True, **asked} for asked in queries]
     for target in targets:
@@ -171,9 +171,9 @@ def classes(title, description, by_class, unit="s", steps=NEUTRAL, **more):
 
 
 def bars(title, description, queries, unit="s", by="name", order=None, stack="none", apart=None, **more):
-    """A group of bars for each value of the label `by`, in the order of a column: one bar a query, which are asked as tables and merged.
+    """A group of bars for each value of the label `by`, in the order of a column: one bar a query.
 
-    The query called `apart` counts samples and goes by a scale of its own.
+    They are asked as tables and merged. The query called `apart` counts samples and goes by a scale of its own.
     """
     asked = [now(expr, legend, format="table") for legend, expr in queries.items()]
     transformations = [
@@ -207,7 +207,8 @@ def heatmap(title, description, expr, unit="s", **more):
         "calculate": False,
         "cellGap": 1,
         "cellValues": {"unit": "short", "decimals": 0},
-        "color": {"mode": "scheme", "scheme": "Oranges", "fill": "dark-orange", "scale": "exponential", "exponent": 0.5, "reverse": False, "steps": 64},
+        "color": {"mode": "scheme", "scheme": "Oranges", "fill": "dark-orange", "scale": "exponential", "exponent": 0.5,
+                  "reverse": False, "steps": 64},
         "exemplars": {"color": "rgba(255,0,255,0.7)"},
         "filterValues": {"le": 1e-9},
         "legend": {"show": True},

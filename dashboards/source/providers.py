@@ -11,7 +11,10 @@ TTFT, SPEED, DURATION = "workload_ttft_seconds", "workload_output_tokens_per_sec
 # Fewer are no median: eight runs a day give 24.
 LEAST = 12
 NONE = "no workload is declared, or it has not run twelve times"
-THREE_DAYS = f"Median of 72 hours of the declared workload, so that all have the same work; providers with fewer than {LEAST} samples are left out."
+THREE_DAYS = (
+    "Median of 72 hours of the declared workload, so that all have the same work; "
+    f"providers with fewer than {LEAST} samples are left out."
+)
 
 
 def median(family):
@@ -119,7 +122,8 @@ def everything():
         "All requests",
         about(
             ttft,
-            "Whatever was asked, over the chosen time: how your traffic fared, no comparison where the work differs. In time: $deadline s.",
+            "Whatever was asked, over the chosen time: how your traffic fared, no comparison where the work differs.",
+            "In time: within $deadline s.",
         ),
         {
             "requests": (count("requests_total", **over), "short", 0, None),

@@ -37,7 +37,7 @@ def gauge(family, where=""):
 
 
 def rises(family, by=(), over=STEP, where="", part=""):
-    """What a counter (or a `part` of a histogram: _bucket, _count, _sum) rose by: per second, or over the whole range."""
+    """What a counter (or a `part` of a histogram: _bucket, _count, _sum) rose by: per second, or over the range."""
     how = "rate" if over == STEP else "increase"
     return f"sum{grouped(by)} ({how}({PREFIX}{family}{part}{select(family, where)}[{over}]))"
 

@@ -51,14 +51,26 @@ def burn(name, factor, short, long, enough, wait, severity, why):
 
 DEADLINES = [
     burn(
-        "LLMTTFTDeadlineBurnFast", 10, "5m", "1h", 50, "2m", "page",
+        "LLMTTFTDeadlineBurnFast",
+        10,
+        "5m",
+        "1h",
+        50,
+        "2m",
+        "page",
         """
         Ten times the budget of 5 %: half of all streams late. (14.4, the usual factor, is for 99.9 %: it would be 72 % here.) The hour
         says that it matters, the five minutes that it goes on. The last line: a deadline that this model usually misses is no promise.
         """,
     ),
     burn(
-        "LLMTTFTDeadlineBurnSlow", 4, "30m", "6h", 100, "15m", "ticket",
+        "LLMTTFTDeadlineBurnSlow",
+        4,
+        "30m",
+        "6h",
+        100,
+        "15m",
+        "ticket",
         "Four times the budget: one stream in five late for six hours. Too slow for the other, but the budget of a month is gone in a week.",
     ),
     Alert(
@@ -67,21 +79,24 @@ DEADLINES = [
         absent(streamgauge_ttft_deadline_total{{{OF}}})
         and on () sum(increase(streamgauge_ttft_seconds_count[30m])) >= {ENOUGH}
         """,
-        "15m", "ticket",
+        "15m",
+        "ticket",
         "Deadlines are a setting of the gauge. Without the one that the two rules above ask for they are silent for ever.",
         f"The deadline of {PROMISE} s is not counted, so its alerts can't fire",
         f"""
         First tokens come (at least {ENOUGH} in 30 minutes), but no series of streamgauge_ttft_deadline_total has deadline="{PROMISE}".
         Put it into the gauge's metrics.deadlines, or one that is there into these rules.
         """,
-        "overview", (),
+        "overview",
+        (),
     ),
     Alert(
         "LLMFirstTokenOverdue",
         f"""
         {OVERDUE}
         """,
-        "1m", "ticket",
+        "1m",
+        "ticket",
         """
         Histograms know only who got a token; this looks at who still waits, so it sees a hang at any traffic: one request is enough.
         30 s is beyond patience; ten medians are beyond chance, also where a model thinks before it speaks.
@@ -101,7 +116,8 @@ DEADLINES = [
         unless {TTFT}:n_5m > 0
         and max by ({PAIR}) (increase(streamgauge_ttft_deadline_total{{result="missed"}}[5m])) >= 3
         """,
-        "1m", "page",
+        "1m",
+        "page",
         "The same, and three streams or more have come in five minutes and none got a first token: it is not one connection.",
         f"No stream of {WHERE} gets a first token; the oldest has waited {{{{ $value | humanizeDuration }}}}",
         f"""
@@ -122,13 +138,14 @@ REGRESSIONS = [
         and ({TTFT}:n_30m offset 1w) >= {ENOUGH}
         {EXPLAINED}
         """,
-        "10m", "ticket",
+        "10m",
+        "ticket",
         """
         The same hour of the same weekday: the shape of day and week cancels out. Half as much again is beyond the noise of a median
         of 30; a tenth of a second is the least that anybody notices, so a chip that goes from 20 to 50 ms is let be.
         Not where prompt lengths, or a cache that holds less, explain it.
         """,
-        f"TTFT of {WHERE} is {{{{ $value | printf \"%.2f\" }}}} times that of last week",
+        f'TTFT of {WHERE} is {{{{ $value | printf "%.2f" }}}} times that of last week',
         f"The median of 30 minutes is {P50} (n = {N}). {TTFT_IS}",
         "overview",
     ),
@@ -142,7 +159,8 @@ REGRESSIONS = [
         and {TTFT}:baseline_points_7d >= 720
         {EXPLAINED}
         """,
-        "15m", "ticket",
+        "15m",
+        "ticket",
         """
         Against all of the last seven days, where last week's hour may itself have been the bad one. Median and quartiles, which a
         bad day does not move, and which know the daily wave: it makes sigma wide. 720 points of two minutes are a day.
@@ -163,12 +181,13 @@ REGRESSIONS = [
         and {TTFT}:n_30m >= {ENOUGH}
         {LESS_CACHED}
         """,
-        "15m", "ticket",
+        "15m",
+        "ticket",
         """
         Each class of prompt length against itself at this hour, weighted by the mix of now: longer prompts alone don't raise it, and
         shorter ones don't hide it. 1.4 leaves room for lengths that move within a class.
         """,
-        f"Prompts of the same length wait {{{{ $value | printf \"%.2f\" }}}} times as long for {WHERE}",
+        f'Prompts of the same length wait {{{{ $value | printf "%.2f" }}}} times as long for {WHERE}',
         f"""
         Usual for the prompts of now, at this hour: {now(f"{TTFT}:by_mix_usual_7d", "humanizeDuration")}; it is {now(f"{TTFT}:by_mix_now_30m", "humanizeDuration")}.
         Means of the medians of classes of input tokens, of {now(f"{TTFT}:by_mix_coverage_30m", "humanizePercentage")} of n = {N}. {TTFT_IS}
@@ -183,7 +202,8 @@ REGRESSIONS = [
         and {TTFT}:p50_30m - {TTFT}:baseline_median_7d > 0.1
         and {TTFT}:n_30m >= {ENOUGH}
         """,
-        "15m", "info",
+        "15m",
+        "info",
         """
         What the three above leave to this one: TTFT has risen, and the provider had less of the prompts in its cache than usual at this
         hour. A new prompt, or a balancer that no longer keeps sessions together, does that; the model is as fast as before.
@@ -201,12 +221,13 @@ REGRESSIONS = [
         {TPOT}:p50_30m_sampled / {TPOT}:p50_30m_same_hour_7d > 1.3
         and {TPOT}:p50_30m_sampled - {TPOT}:p50_30m_same_hour_7d > 0.0005
         """,
-        "15m", "ticket",
+        "15m",
+        "ticket",
         """
         A third slower is what readers and agents feel; usual is taken at this hour, because speed follows the provider's load.
         Half a millisecond a token: below, 500 tokens differ by less than a quarter of a second.
         """,
-        f"Output of {WHERE} takes {{{{ $value | printf \"%.2f\" }}}} times as long per token as usual at this hour",
+        f'Output of {WHERE} takes {{{{ $value | printf "%.2f" }}}} times as long per token as usual at this hour',
         f"""
         Median of 30 minutes {now(f"{TPOT}:p50_30m_sampled", "humanizeDuration")} a token, usual {now(f"{TPOT}:p50_30m_same_hour_7d", "humanizeDuration")}
         (n = {now(f"{TPOT}:n_30m")}). From the first to the last output event, divided by the tokens between: the provider's time.
@@ -224,13 +245,14 @@ SHAPE = [
         and {TTFT}:p99_5m - {TTFT}:p50_5m > 1
         unless {TTFT}:tail_ratio_5m_sampled <= 1.5 * {TTFT}:tail_ratio_5m_same_hour_7d
         """,
-        "15m", "ticket",
+        "15m",
+        "ticket",
         """
         A steady provider has some 3. At 10 one request in a hundred is in another world, as with a queue or a cold replica. From 200
         requests in five minutes, where the P99 is more than one of them; a second, because below it nobody minds. Short and
         long prompts mixed have a long tail by themselves: not where it is usual at this hour.
         """,
-        f"One stream in a hundred of {WHERE} waits {{{{ $value | printf \"%.0f\" }}}} times as long as the middle one",
+        f'One stream in a hundred of {WHERE} waits {{{{ $value | printf "%.0f" }}}} times as long as the middle one',
         f"""
         P99 {now(f"{TTFT}:p99_5m", "humanizeDuration")}, median {now(f"{TTFT}:p50_5m", "humanizeDuration")} of TTFT in 5 minutes (n = {now(f"{TTFT}:n_5m")}).
         {TTFT_IS}
@@ -245,12 +267,13 @@ SHAPE = [
         and {LOAD}:n_30m >= {ENOUGH}
         unless {LOAD}:p50_30m_sampled <= 1.5 * {LOAD}:p50_30m_same_hour_7d
         """,
-        "15m", "ticket",
+        "15m",
+        "ticket",
         """
         Requests at once share a server's prefill, so some slowdown is right; three times what a request has alone means that they
         queue. Not where so many at once are usually so slow at this hour: a server's size is no news.
         """,
-        f"{WHERE} is {{{{ $value | printf \"%.1f\" }}}} times as slow to its first token with {{{{ $labels.load }}}} requests at once",
+        f'{WHERE} is {{{{ $value | printf "%.1f" }}}} times as slow to its first token with {{{{ $labels.load }}}} requests at once',
         f"""
         Median TTFT of 30 minutes {now(f"{LOAD}:p50_30m_sampled", "humanizeDuration", ("upstream", "model", "load"))}
         (n = {now(f"{LOAD}:n_30m", labels=("upstream", "model", "load"))}), of requests that were alone {now(f"{LOAD}:idle_p50_1d", "humanizeDuration")} (a day).

@@ -29,7 +29,9 @@ class Alert:
     labels: tuple = ("upstream", "model")
 
     def annotations(self):
-        variables = "&".join(f"var-{label}={{{{ $labels.{label} | urlquery }}}}" for label in self.labels if label in PAIR)
+        variables = "&".join(
+            f"var-{label}={{{{ $labels.{label} | urlquery }}}}" for label in self.labels if label in PAIR
+        )
         return {
             "summary": self.summary,
             "description": self.description,
@@ -42,5 +44,5 @@ def now(series, shown='printf "%.0f"', labels=("upstream", "model"), more=""):
     """In a text: what this series has now for the labels of the alert; nothing where it has nothing."""
     wanted = ",".join([f"{label}=%q" for label in labels] + ([more] if more else []))
     values = " ".join(f"$labels.{label}" for label in labels)
-    asked = f'printf `{series}{{{wanted}}}` {values} | query'
+    asked = f"printf `{series}{{{wanted}}}` {values} | query"
     return f"{{{{ with {asked} }}}}{{{{ . | first | value | {shown} }}}}{{{{ end }}}}"

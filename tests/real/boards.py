@@ -16,6 +16,7 @@ import grafana
 import lint
 from monitoring import fetch, prometheus, until
 from parts import Fault, check, quantile, table
+from promql import FAMILIES
 from traffic import MODELS, PROVIDERS, WORKLOAD, Traffic, gauge
 
 SECONDS, SCALE, SCRAPE = 36, 120, 0.5
@@ -43,7 +44,11 @@ def prove(parts):
     generate = [sys.executable, grafana.FOLDER / "generate", "--out", rules, "--time-scale", str(SCALE)]
     subprocess.run(list(map(str, generate)), check=True, stdout=subprocess.DEVNULL, stdin=subprocess.DEVNULL)
     server = prometheus(
-        parts, [f"127.0.0.1:{admin}"], sorted(rules.glob("rules/*.yml")), f"{SCRAPE * 1000:.0f}ms", features=["exemplar-storage"]
+        parts,
+        [f"127.0.0.1:{admin}"],
+        sorted(rules.glob("rules/*.yml")),
+        f"{SCRAPE * 1000:.0f}ms",
+        features=["exemplar-storage"],
     )
     # It begins with what is there before the first request, so that nothing rises unseen.
     until("Prometheus has the gauge's first page", lambda: server.query('up{job="streamgauge"} == 1'), 30)
@@ -66,7 +71,9 @@ def prove(parts):
 
 def busy_at(server, began, ended):
     """When there was traffic, and an alert about it: of the stream that hangs."""
-    hangs = 'max(streamgauge_ttft_oldest_wait_seconds) > 30 and on () ALERTS{alertname="LLMFirstTokenOverdue",alertstate="firing"}'
+    hangs = (
+        'max(streamgauge_ttft_oldest_wait_seconds) > 30 and on () ALERTS{alertname="LLMFirstTokenOverdue",alertstate="firing"}'
+    )
     found = server.range(hangs, began, ended, STEP)
     check("a stream that hangs makes an alert fire", found)
     return found[0][1][-1][0]
@@ -96,7 +103,11 @@ def tiles(server, board, records, times):
             for target in panel["targets"]
         ]
         rows.append([title, f"{values[0]:.3f}", f"{least:.3f} to {most:.3f}", f"{values[1]:.0f}", count])
-        check(f"{title}: as the records have it", least <= values[0] <= most and math.isclose(values[1], count, rel_tol=0.05), rows[-1])
+        check(
+            f"{title}: as the records have it",
+            least <= values[0] <= most and math.isclose(values[1], count, rel_tol=0.05),
+            rows[-1],
+        )
     print()
     table(rows)
     print()
@@ -108,7 +119,7 @@ def filled(expr, board, chosen, span=60):
 
 def about_median(values, family):
     """The ends of the buckets in which the middle of these lies."""
-    bounds = [0, *lint.FAMILIES[family].bounds]
+    bounds = [0, *FAMILIES[family].bounds]
     low, high = quantile(values, 0.48), quantile(values, 0.52)
     return max(bound for bound in bounds if bound < low), min(bound for bound in bounds if bound >= high)
 
@@ -122,9 +133,13 @@ def families(live):
     said = lint.drift(live)
     check("the program exposes what docs/metrics.md says, with these labels and bounds", not said, "; ".join(said[:20]))
     there = set(re.findall(r"^(streamgauge_\w+?)(?:_bucket|_sum|_count)?(?:\{| )", live, re.M))
-    missing = {name for name, family in lint.FAMILIES.items() if name not in there}
+    missing = {name for name, family in FAMILIES.items() if name not in there}
     voice = {"streamgauge_voice_first_audio_seconds"}
-    check(f"{len(lint.FAMILIES) - len(missing)} of {len(lint.FAMILIES)} families have series, all but voice", missing == voice, missing)
+    check(
+        f"{len(FAMILIES) - len(missing)} of {len(FAMILIES)} families have series, all but voice",
+        missing == voice,
+        missing,
+    )
 
 
 def asked(server, boards, choice, chosen, times):
@@ -172,7 +187,11 @@ def annotations(server, boards, times):
     values = Counter()
     for board in boards.values():
         for variable in grafana.variables(board):
-            asked = re.fullmatch(r"label_values\((.*), (\w+)\)", variable["query"]["query"]) if variable["type"] == "query" else None
+            asked = (
+                re.fullmatch(r"label_values\((.*), (\w+)\)", variable["query"]["query"])
+                if variable["type"] == "query"
+                else None
+            )
             if asked:
                 match = filled(asked[1], board, CHOICES["all"])
                 values[variable["name"]] = len(server.ask(f"label/{asked[2]}/values", **{"match[]": match}))
@@ -190,4 +209,7 @@ def exemplars(server, boards, traces, times):
                 labels = [exemplar["labels"] for exemplar in series["exemplars"]]
                 count[query.panel["title"]] += len(labels)
                 known += sum(label.get("trace_id") in traces for label in labels)
-    check(f"exemplars of {len(count)} panels are stored ({sum(count.values())}), and name traces that were sent ({known})", count and known)
+    check(
+        f"exemplars of {len(count)} panels are stored ({sum(count.values())}), and name traces that were sent ({known})",
+        count and known,
+    )

@@ -6,6 +6,7 @@ import re
 from collections import namedtuple
 
 import yaml
+
 from parts import HERE
 
 FOLDER = HERE.parent.parent / "dashboards"
@@ -36,10 +37,7 @@ def panels(board):
 
 def queries(boards):
     return [
-        Query(name, panel, target)
-        for name, board in boards.items()
-        for panel in panels(board)
-        for target in panel["targets"]
+        Query(name, panel, target) for name, board in boards.items() for panel in panels(board) for target in panel["targets"]
     ]
 
 

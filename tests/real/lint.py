@@ -5,17 +5,16 @@ Names, labels, label values and bounds of every query are held against the progr
 
 import copy
 import re
-import sys
 from collections import Counter
+
+from grafana_foundation_sdk.models import units
 
 import grafana
 import promql
-from grafana_foundation_sdk.models import units
 from monitoring import fetch
-from parts import HERE, check
+from parts import check
+from promql import FAMILIES, PREFIX
 
-sys.path.insert(0, str(HERE.parent.parent / "dashboards"))
-from source.catalogue import FAMILIES, PREFIX  # noqa: E402
 
 UNITS = {value for value in vars(units).values() if isinstance(value, str)}
 SOURCE = {"type": "prometheus", "uid": "${datasource}"}
@@ -43,9 +42,12 @@ def prove(parts):
     live = fetch(f"http://127.0.0.1:{gauge.admin}/metrics").decode()
     check("the page the boards are made from says what the program exposes", not drift(live), drift(live))
     boards, known = grafana.dashboards(), promql.vocabulary(live, grafana.rule_groups())
-    check("there are the boards that alerts link to", {name: board["uid"] for name, board in boards.items()} == grafana.UIDS)
+    uids = {name: board["uid"] for name, board in boards.items()}
+    check("there are the boards that alerts link to", uids == grafana.UIDS)
     found = [f"{name}: {fault}" for name, board in boards.items() for fault in faults(board, known)]
     check("no board has a fault", not found, "; ".join(found[:20]))
+    titles = {panel["title"] for board in boards.values() for panel in grafana.panels(board)}
+    check("panels that are excused from a number of samples are there", NO_SAMPLES.keys() <= titles, NO_SAMPLES.keys() - titles)
     unused = set(FAMILIES) - named(boards)
     check("every family is on a board, or said not to be", unused == set(NOT_SHOWN), sorted(unused ^ set(NOT_SHOWN)))
     for name, (spoil, rule) in BROKEN.items():
@@ -54,7 +56,8 @@ def prove(parts):
         said = faults(board, known)
         check(f"{name}: is found", any(re.search(rule, fault) for fault in said), f"only {said}")
     kinds = Counter(panel["type"] for board in boards.values() for panel in grafana.panels(board))
-    print(f"\n    {len(boards)} boards, {sum(kinds.values())} panels ({', '.join(f'{n} {kind}' for kind, n in kinds.items())}), "
+    by_kind = ", ".join(f"{n} {kind}" for kind, n in kinds.items())
+    print(f"\n    {len(boards)} boards, {sum(kinds.values())} panels ({by_kind}), "
           f"{len(grafana.queries(boards))} queries; {len(BROKEN)} boards broken on purpose")  # fmt: skip
 
 
@@ -121,7 +124,9 @@ def frame_faults(board):
     for name, variable in by_name.items():
         if variable["type"] == "query" and not (variable["refresh"] == 2 and variable["datasource"] == SOURCE):
             yield f"variable {name} is not read anew"
-    used = set(re.findall(r"\$\{?([a-z_]\w*)", str([board["panels"], board["annotations"], *map(without_name, by_name.values())])))
+    used = set(
+        re.findall(r"\$\{?([a-z_]\w*)", str([board["panels"], board["annotations"], *map(without_name, by_name.values())]))
+    )
     yield from (f"no variable {name}" for name in used - set(by_name) - BUILT_IN)
     yield from (f"variable {name} is not used" for name in set(by_name) - used)
     yield from (f"{one!r} lies on {other!r}" for one, other in grafana.overlaps(board))
@@ -164,8 +169,10 @@ def panel_faults(board, panel, known):
 
 def counts(panel):
     """Whether a number of samples is in a panel: a query of its own, a column, or all of it."""
+    if panel["type"] == "heatmap" or panel["title"].startswith("Samples, "):
+        return True
     heads = {head for step in panel.get("transformations", []) for head in step["options"].get("renameByName", {}).values()}
-    return "n" in {target["refId"] for target in panel["targets"]} | heads or "requests" in heads or panel["type"] == "heatmap" or panel["title"].startswith("Samples, ")  # fmt: skip
+    return bool({"n", "requests"} & ({target["refId"] for target in panel["targets"]} | heads))
 
 
 def target_faults(panel, target, known):
@@ -232,7 +239,10 @@ BROKEN = {
     "a bound there is not": (replaced("model=~", 'le="1",model=~'), "no le='1'"),
     "a quantile without le": (replaced("by (le)", "by (model)"), "without le"),
     "a rate of a gauge": (replaced("ttft_seconds_bucket", "in_flight"), "no counter"),
-    "a join that never matches": (replaced("histogram", "sum by (upstream) (streamgauge_in_flight) / histogram"), "never matches"),
+    "a join that never matches": (
+        replaced("histogram", "sum by (upstream) (streamgauge_in_flight) / histogram"),
+        "never matches",
+    ),
     "no PromQL": (replaced("histogram_quantile(", "histogram_quantile(("), "no PromQL"),
     "a fixed window": (replaced("$__rate_interval", "5m"), r"rate\(\) over 5m"),
     "a selector without the job": (replaced('job=~"$job",', ""), "no job"),
@@ -256,7 +266,10 @@ BROKEN = {
     "panels of one number": (lambda board: first(board, id=3), "id 3 is there 2 times"),
     "a board that can be edited": (lambda board: board.update(editable=True), "editable"),
     "a model that can't be all": (lambda board: variable(board, "model", includeAll=False), "variable model is not for all"),
-    "a variable nobody uses": (lambda board: board["templating"]["list"].append({**grafana.variables(board)[1], "name": "pod"}), "pod is not used"),  # fmt: skip
+    "a variable nobody uses": (
+        lambda board: board["templating"]["list"].append({**grafana.variables(board)[1], "name": "pod"}),
+        "pod is not used",
+    ),  # fmt: skip
     "a variable that is not there": (replaced("$upstream", "$provider"), "no variable provider"),
     "a variable read once": (lambda board: variable(board, "model", refresh=1), "not read anew"),
     "no way to the other boards": (lambda board: board.update(links=[]), "no link"),

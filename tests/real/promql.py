@@ -9,10 +9,11 @@ import sys
 from collections import namedtuple
 
 import promql_parser as ast
+
 from parts import HERE
 
 sys.path.insert(0, str(HERE.parent.parent / "dashboards"))
-from source.catalogue import FAMILIES  # noqa: E402
+from source.catalogue import FAMILIES, PREFIX  # noqa: E402, F401
 
 # What a name's series have. `labels`: name → the values there can be, None: any. `counts`: it only rises, for rate().
 Series = namedtuple("Series", "labels counts")
@@ -37,7 +38,7 @@ def le(bound):
 
 
 def vocabulary(live, groups=()):
-    """Name → `Series`, of the gauge whose /metrics said `live`, of rule groups (as YAML reads them), and of others beside it."""
+    """Name → `Series`: of the gauge whose /metrics said `live`, of rule groups as YAML reads them, of what stands beside them."""
     known = dict(FOREIGN)
     for family in FAMILIES.values():
         labels = {**TARGET, **{name: values and set(values) for name, values in family.labels.items()}}

@@ -7,10 +7,11 @@ import copy
 import json
 import re
 
-import grafana
 from grafana_foundation_sdk.cog import plugins
 from grafana_foundation_sdk.cog.encoder import JSONEncoder
 from grafana_foundation_sdk.models.dashboard import Dashboard
+
+import grafana
 from parts import check
 
 # What the Prometheus data source puts into annotations is in no schema of Grafana's; its source reads these names.
@@ -37,7 +38,10 @@ MISSPELT = {
     "a field's setting": (lambda panels: default(panels).update(unitt="s"), ".panels[].fieldConfig.defaults.unitt"),
     "a panel's option": (lambda panels: panels[0]["options"].update(graphMod="none"), ".panels[].options.graphMod"),
     "a query's setting": (lambda panels: panels[0]["targets"][0].update(exprr="1"), ".panels[].targets[].exprr"),
-    "a line's setting": (lambda panels: over_time(panels)["custom"].update(fill=1), ".panels[].fieldConfig.defaults.custom.fill"),
+    "a line's setting": (
+        lambda panels: over_time(panels)["custom"].update(fill=1),
+        ".panels[].fieldConfig.defaults.custom.fill",
+    ),
 }
 
 

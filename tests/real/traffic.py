@@ -70,7 +70,7 @@ BURSTS = (3, 7, 14, 40, 80)
 
 
 def gauge(parts):
-    """Providers, and the gauge before them: its port, its admin's, the one for clients' timings, and the file of its records."""
+    """Providers and the gauge before them: its port, its admin's, the one for clients' timings; the file of its records."""
     upstreams = ""
     for name, flags in PROVIDERS.items():
         _, port = parts.sim("--output-tokens", "20", *flags)
@@ -100,7 +100,9 @@ class Traffic:
         pairs = list(itertools.product(PROVIDERS, MODELS))
         threads = [threading.Thread(target=self.plain, args=(pair,)) for pair in pairs for _ in range(2)]
         threads += [threading.Thread(target=self.odd, args=(pair, "odd" if pair == pairs[0] else None)) for pair in pairs]
-        threads += [threading.Thread(target=work, args=(pairs[0],)) for work in (self.bursts, self.long, self.impatient, self.hung)]
+        threads += [
+            threading.Thread(target=work, args=(pairs[0],)) for work in (self.bursts, self.long, self.impatient, self.hung)
+        ]
         for _ in range(4):  # alone, before the others
             self.ask(pairs[0], "chat", 200, {})
             time.sleep(0.7)
@@ -154,11 +156,16 @@ class Traffic:
             self.ask(pair, "chat", 50, {"x-sim-stall": f"0@{self.seconds}s"}, patience=2 * self.seconds)
 
     def ask(self, pair, api, tokens, headers, stream=True, patience=30):
-        """Asks once and reads the whole answer, or leaves when its patience ends; says what it measured where it got an answer."""
+        """Asks once and reads the answer, or leaves when its patience ends; sends in what it measured of an answer."""
         upstream, model = pair
         trace = f"{self.chance.getrandbits(128) | 1:032x}"
         self.traces.add(trace)
-        body = {"model": model, "stream": stream, "max_tokens": 4000, "messages": [{"role": "user", "content": "word " * (tokens * 4 // 5)}]}
+        body = {
+            "model": model,
+            "stream": stream,
+            "max_tokens": 4000,
+            "messages": [{"role": "user", "content": "word " * (tokens * 4 // 5)}],
+        }
         if api == "chat" and stream:
             body["stream_options"] = {"include_usage": True}
         began, first = time.monotonic(), None
