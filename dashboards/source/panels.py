@@ -3,11 +3,15 @@
 from .catalogue import FAMILIES, PREFIX
 
 SOURCE = {"type": "prometheus", "uid": "${datasource}"}
-IDLE = [{"type": "special", "options": {"match": "null+nan", "result": {"text": "no traffic", "index": 0}}}]
+# Grey, or it would have the lowest threshold's colour, which is the best or the worst.
+NOTHING = {"text": "no traffic", "color": "#8e8e8e", "index": 0}
+IDLE = [{"type": "special", "options": {"match": "null+nan", "result": NOTHING}}]
 # What feels instant, fine, noticed, broken. In seconds.
 TTFT_STEPS = (("green", None), ("yellow", 0.3), ("orange", 0.6), ("red", 1))
 GOOD_SHARE = (("red", None), ("orange", 0.9), ("yellow", 0.95), ("green", 0.99))
 NEUTRAL = (("text", None),)
+# Up to where an axis goes at least, or Grafana draws one of 0 to 100 for values that are all 0, which is 10,000 %.
+LEAST_AXIS = {"s": 0.01, "percentunit": 0.05}
 LETTERS = "ABCDEFGHIJKLMOPQRSTUVWXYZ"  # of queries; `samples` have N
 
 
@@ -92,8 +96,9 @@ def fixed(hues):
     return [named(name, hue(color)) for name, color in hues.items()]
 
 
+DASHED = prop("custom.lineStyle", {"fill": "dash", "dash": [8, 6]})
 GREY = hue("#8e8e8e")
-COUNTED = [prop("unit", "short"), prop("decimals", 0)]
+COUNTED = [prop("unit", "locale"), prop("decimals", 0)]
 REDUCED = {"calcs": ["lastNotNull"], "fields": "", "values": False}
 
 
@@ -118,6 +123,7 @@ def stat(title, description, value, n=None, unit="s", steps=NEUTRAL, **more):
 def series(title, description, queries, unit="s", steps=NEUTRAL, stack=None, log=False, width=1, fill=0, **more):
     """Lines over time; a query made by `samples` becomes grey bars on an axis of its own, named in the tooltip."""
     custom = {
+        **({} if log else {"axisSoftMax": LEAST_AXIS.get(unit, 1)}),
         "drawStyle": "line",
         "lineWidth": width,
         "fillOpacity": fill,
@@ -236,7 +242,7 @@ def table(title, description, columns, keys=("upstream", "model"), order=None, l
         "sortBy": sort,
         "footer": {"show": False, "reducer": ["sum"], "fields": ""},
     }
-    custom = {"align": "auto", "cellOptions": {"type": "auto"}, "inspect": False, "filterable": True}
+    custom = {"align": "auto", "cellOptions": {"type": "auto"}, "inspect": False, "filterable": True, "minWidth": 90}
     return panel("table", title, description, asked, "short", custom=custom, options=options, overrides=overrides,
                  transformations=transformations, **more)  # fmt: skip
 

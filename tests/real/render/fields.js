@@ -7,14 +7,14 @@ import { lastValueFrom } from "rxjs";
 
 const OVER_TIME = [
     "drawStyle", "lineWidth", "fillOpacity", "showPoints", "pointSize", "spanNulls", "lineStyle", "stacking", "thresholdsStyle",
-    "axisPlacement", "axisLabel", "axisGridShow", "scaleDistribution", "hideFrom",
+    "axisPlacement", "axisLabel", "axisGridShow", "axisSoftMax", "scaleDistribution", "hideFrom",
 ];
 // What each kind's panel can be told of a field, by Grafana's schema, as far as the boards do.
 const CUSTOM = {
     timeseries: OVER_TIME,
     barchart: ["lineWidth", "fillOpacity", "axisPlacement"],
     heatmap: ["hideFrom", "scaleDistribution"],
-    table: ["align", "cellOptions", "inspect", "filterable", "width"],
+    table: ["align", "cellOptions", "inspect", "filterable", "minWidth"],
     stat: [],
     bargauge: [],
 };

@@ -11,10 +11,10 @@ function css(colour) {
 
 /** Text and colour of what is in an element, or in what is left of it without its title. */
 function read(element, title) {
-    const all = leaves(element);
+    const all = element.children.length ? leaves(element) : [element];
     const texts = all[0]?.textContent === title ? all.slice(1) : all;
-    const { textContent, colour } = { textContent: texts.map((leaf) => leaf.textContent).join(""), colour: texts.length ? getComputedStyle(texts[0]).color : null };
-    return { text: textContent.replace(/\u00a0/g, " ").trim(), colour };
+    const text = texts.map((leaf) => leaf.textContent).join("").replace(/\u00a0/g, " ").trim();
+    return { text, colour: texts.length ? getComputedStyle(texts[0]).color : null };
 }
 
 /** `drawn`: panel → what its component was given; `theme`: Grafana's. */
@@ -25,7 +25,7 @@ export function shown(drawn, theme) {
             { title: element.dataset.value, ...read(element, element.dataset.value) }
         )),
         cells: (id) => ({
-            heads: [...panel(id).querySelectorAll("[role=columnheader]")].map((head) => read(head).text),
+            heads: [...panel(id).querySelectorAll("[role=columnheader]")].map((head) => head.innerText.trim()),
             rows: [...panel(id).querySelectorAll("[role=row]")].map((row) => [...row.querySelectorAll("[role=gridcell]")].map((cell) => read(cell)))
                 .filter((row) => row.length),
         }),
