@@ -117,6 +117,7 @@ def load():
             samples(count("requests_started_total", PAIR), BY_ALL),
         ],
         "short",
+        overrides=[matching("^peak", DASHED)],
     )
     yield series(
         "Little's law: two ways to the same number",
@@ -139,21 +140,20 @@ def load():
         [query(headroom, "{{kind}}: {{upstream}} {{model}}")],
         "percentunit",
         (("red", None), ("yellow", 0.1), ("green", 0.3)),
-        w=8,
     )
     yield series(
         "Tokens by second",
         about("tokens_total"),
         [query(rises("tokens_total", ("type",)), "{{type}}"), samples(count("requests_total"))],
         "si:tok/s",
-        w=8,
+        w=6,
     )
     yield series(
         "Bytes of bodies",
         about("bytes_total"),
         [query(rises("bytes_total", ("direction",)), "{{direction}}"), samples(count("requests_total"))],
         "Bps",
-        w=8,
+        w=6,
     )
 
 

@@ -75,7 +75,8 @@ def named(name, *properties):
 
 
 def matching(pattern, *properties):
-    return {"matcher": {"id": "byRegexp", "options": pattern}, "properties": list(properties)}
+    """What holds for fields in whose name this is found; without the slashes it would have to be the whole name."""
+    return {"matcher": {"id": "byRegexp", "options": f"/{pattern}/"}, "properties": list(properties)}
 
 
 def asked_by(ref, *properties):
@@ -153,7 +154,8 @@ def series(title, description, queries, unit="s", steps=NEUTRAL, stack=None, log
         "legend": {"displayMode": "list", "placement": "bottom", "showLegend": True, "calcs": []},
         "tooltip": {"mode": "multi", "sort": "desc"},
     }
-    overrides = [*more.pop("overrides", ()), asked_by("n", *bars)]
+    counted = any(asked["refId"] == "n" for asked in queries)
+    overrides = [*more.pop("overrides", ()), *([asked_by("n", *bars)] if counted else [])]
     more.setdefault("color", "palette-classic")
     if not log:
         more.setdefault("least", 0)

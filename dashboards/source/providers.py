@@ -30,7 +30,7 @@ def name(expr):
 
 def plain(expr):
     """Without the series' name, which would keep a table's columns in rows of their own."""
-    return f"max by (upstream, model, workload) ({expr})"
+    return f"max by (upstream, model) ({expr})"
 
 
 def declared():
@@ -74,7 +74,6 @@ def declared():
             "speed P50": (plain(recorded(f"{SPEED}:median_72h", MINE)), "suffix:tok/s", 0, None),
             "duration P50": (plain(recorded(f"{DURATION}:median_72h", MINE)), "s", None, None),
         },
-        keys=("upstream", "model", "workload"),
         order="n",
         none=NONE,
         w=16,
@@ -97,7 +96,7 @@ def declared():
 def within(family, q):
     """A quantile over 72 hours, from the increases that a rule keeps."""
     increases = recorded(f"{family}_bucket:increase5m", MINE)
-    return f"histogram_quantile({q}, sum by (upstream, model, workload, le) (sum_over_time({increases}[72h])))"
+    return f"histogram_quantile({q}, sum by (upstream, model, le) (sum_over_time({increases}[72h])))"
 
 
 def prompts():

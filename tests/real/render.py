@@ -23,7 +23,7 @@ import packages
 from monitoring import prometheus, until
 from parts import HERE, Fault, check, table
 from playwright.sync_api import sync_playwright
-from rendered import PANELS, Shown
+from rendered import PANELS, Shown, overridden
 from traffic import Traffic, gauge
 
 SOURCES = HERE / "render"
@@ -168,6 +168,7 @@ def judged(shown, board):
     faults, count = [], {"data": 0, "series": 0, "values": 0, "coloured": 0, "lines": 0}
     for panel in grafana.panels(shown.board):
         try:
+            overridden(shown, panel)
             for what, number in PANELS[panel["type"]](shown, panel).items():
                 count[what] += number
         except Fault as fault:

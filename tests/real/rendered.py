@@ -24,21 +24,20 @@ class Shown:
 
     def __init__(self, page, server, board, begin, end, step):
         self.page, self.server, self.board = page, server, board
-        self.begin, self.end, self.step = begin, end, step
+        self.begin, self.end, self.step, self.answered = begin, end, step, {}
 
     def answers(self, panel):
         """For each query of a panel its series: labels and value, or values where it is asked over time."""
-        return [
-            self.server.query(target["expr"], time=self.end)
-            if target.get("instant")
-            else self.server.range(target["expr"], *self.times(panel))
-            for target in panel["targets"]
-        ]
-
-    def times(self, panel):
-        span = {"d": 86400}
-        begin = self.end - int(panel["timeFrom"][:-1]) * span[panel["timeFrom"][-1]] if "timeFrom" in panel else self.begin
-        return begin, self.end, max(self.step, int(panel["interval"][:-1]) * 3600) if "interval" in panel else self.step
+        if panel["id"] not in self.answered:
+            begin = self.end - seconds(panel["timeFrom"]) if "timeFrom" in panel else self.begin
+            step = max(self.step, seconds(panel.get("interval", "1s")))
+            self.answered[panel["id"]] = [
+                self.server.query(target["expr"], time=self.end)
+                if target.get("instant")
+                else self.server.range(target["expr"], begin, self.end, step)
+                for target in panel["targets"]
+            ]
+        return self.answered[panel["id"]]
 
     def read(self, what, panel):
         return self.page.evaluate(f"id => window.shown.{what}(id)", panel["id"])
@@ -52,6 +51,10 @@ class Shown:
 
     def colour(self, name):
         return self.page.evaluate("name => window.shown.colour(name)", name)
+
+
+def seconds(span):
+    return int(span[:-1]) * {"s": 1, "m": 60, "h": 3600, "d": 86400}[span[-1]]
 
 
 def single(shown, panel):
@@ -68,6 +71,13 @@ def single(shown, panel):
         same(f"colour of {legend} at {number}", value["colour"], shown.colour(due(config, number)))
         coloured += 1
     return {"data": 1, "series": len(values), "values": len(values), "coloured": coloured}
+
+
+def overridden(shown, panel):
+    """Each override is for some field, unless it waits for a query that gives nothing now."""
+    if all(shown.answers(panel)):
+        found = zip(panel["fieldConfig"]["overrides"], shown.read("overrides", panel))
+        same("overrides for no field", [override["matcher"]["options"] for override, count in found if not count], [])
 
 
 def counted(panel):

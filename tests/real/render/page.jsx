@@ -24,6 +24,7 @@ window.draw = async ({ board, server, from, to, step, choice }) => {
     const ready = await Promise.all(board.panels.filter(({ type }) => type !== "row").map(async (panel) => {
         const asked = await framesOf(server, panel, from, to, step);
         const frames = configured(panel, await transformed(panel, asked.frames), theme);
+        drawn[panel.id] = { frames, overrides: panel.fieldConfig.overrides };
         return [panel.id, { ...asked, frames }];
     }));
     const answers = Object.fromEntries(ready);

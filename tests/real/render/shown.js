@@ -1,3 +1,5 @@
+import { fieldMatchers } from "@grafana/data";
+
 // What the page shows, read from its elements and canvases: for the proof, which knows nothing of how it came about.
 const panel = (id) => document.querySelector(`[data-panel="${id}"]`);
 const leaves = (element) => [...element.querySelectorAll("*")].filter((one) => !one.children.length && one.textContent && !one.closest("svg"));
@@ -30,6 +32,11 @@ export function shown(drawn, theme) {
                 .filter((row) => row.length),
         }),
         bars: (id) => [...panel(id).querySelectorAll("[data-bar]")].map(({ dataset: { at, bar, text } }) => ({ at, field: bar, text })),
+        /** How many fields each override is for. */
+        overrides: (id) => drawn[id].overrides.map(({ matcher: { id: kind, options } }) => {
+            const matches = fieldMatchers.get(kind).get(options);
+            return drawn[id].frames.flatMap((frame) => frame.fields.filter((field) => matches(field, frame, drawn[id].frames))).length;
+        }),
         plot: (id) => plot(panel(id), drawn[id], theme),
     };
 }
