@@ -10,7 +10,6 @@ from .panels import (
     heatmap,
     hue,
     matching,
-    prop,
     query,
     samples,
     series,

@@ -5,6 +5,7 @@ from .catalogue import FAMILIES, PREFIX
 SOURCE = {"type": "prometheus", "uid": "${datasource}"}
 # Grey, or it would have the lowest threshold's colour, which is the best or the worst.
 NOTHING = {"text": "no traffic", "color": "#8e8e8e", "index": 0}
+NO_LABEL = "–"
 IDLE = [{"type": "special", "options": {"match": "null+nan", "result": NOTHING}}]
 # What feels instant, fine, noticed, broken. In seconds.
 TTFT_STEPS = (("green", None), ("yellow", 0.3), ("orange", 0.6), ("red", 1))
@@ -234,6 +235,8 @@ def table(title, description, columns, keys=("upstream", "model"), order=None, l
     """A row for each value of `keys`. `columns`: head → (expression, unit, decimals, thresholds)."""
     asked = [now(column[0], head, format="table") for head, column in columns.items()]
     overrides = [named(head, *cell(*column[1:])) for head, column in columns.items()]
+    # A label that a row does not have is no missing number.
+    overrides += [named(key, prop("noValue", NO_LABEL)) for key in keys]
     if links:
         overrides.append(named(keys[0], prop("links", list(links))))
     transformations = [{"id": "merge", "options": {}}, organized(columns, keys)]

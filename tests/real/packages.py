@@ -1,4 +1,4 @@
-"""Packages of proofs, under target/proofs: Python's (packages.txt) in a virtual environment, and whatever else is made once."""
+"""Packages of proofs, under target/proofs: Python's (packages.txt) in a virtual environment, and what else is made once."""
 
 import hashlib
 import os

@@ -1,8 +1,8 @@
 """Dashboards drawn by Grafana's own packages in a browser, from a real Prometheus fed by the real gauge.
 
-The page beside this file gives the dashboards' JSON to Grafana's code: transformations, field config, units, thresholds, legends
-and components. What it then shows is read from the page and held against Prometheus' own answers to the same queries. Pictures of
-all boards are left in target/proofs/screenshots.
+The page in render/ gives the dashboards' JSON to Grafana's code: transformations, field config, units, thresholds,
+legends and components. What it then shows is read from the page and held against Prometheus' own answers to the same
+queries. Pictures of all boards are left in target/proofs/screenshots.
 """
 
 import functools
@@ -28,12 +28,26 @@ from traffic import Traffic, gauge
 
 SOURCES = HERE / "render"
 PICTURES = packages.FOLDER / "screenshots"
-# For pictures, more of both: seconds of traffic, and what durations in the rules are divided by.
-SECONDS = int(os.environ.get("RENDER_SECONDS", "45"))
-SCALE = float(os.environ.get("RENDER_SCALE", "120"))
+# Seconds of traffic, and what durations in the rules are divided by.
+SECONDS, SCALE = 45, 120
+# For pictures in the documentation, as docs/dashboards.md says: minutes of calmer traffic, with the rules as shipped.
+MINUTES = int(os.environ.get("PICTURE_MINUTES", "0"))
+PICTURED = ("overview", "anatomy")
 POINTS, WIDTH = 100, 1600
-BROWSER = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update", "--disable-sync"]
-BUNDLE = ["--bundle", "--format=esm", "--jsx=automatic", "--loader:.ttf=empty", '--define:process.env.NODE_ENV="development"']
+BROWSER = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+BUNDLE = [
+    "--bundle",
+    "--format=esm",
+    "--jsx=automatic",
+    "--loader:.ttf=empty",
+    '--define:process.env.NODE_ENV="development"',
+]
 
 
 def prove(parts):
@@ -44,6 +58,8 @@ def prove(parts):
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium(), args=BROWSER)
         for name, board in grafana.dashboards().items():
+            if MINUTES and name not in PICTURED:
+                continue
             with browser.new_page(viewport={"width": WIDTH, "height": 1000}, timezone_id="UTC") as page:
                 shown = drawn(page, url, server, board, began, busy)
                 page.screenshot(path=PICTURES / f"{name}.png")
@@ -70,7 +86,16 @@ def bundled(parts):
         for path in lists:
             shutil.copy(path, folder)
         shutil.copytree(SOURCES / "empty", folder / "empty")
-        packages.run(npm, "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error", cwd=folder, hint="Debian: apt-get install npm")
+        packages.run(
+            npm,
+            "ci",
+            "--ignore-scripts",
+            "--no-audit",
+            "--no-fund",
+            "--loglevel=error",
+            cwd=folder,
+            hint="Debian: apt-get install npm",
+        )
 
     modules = packages.made("render", b"".join(path.read_bytes() for path in lists), install) / "node_modules"
     print(f"    packages are there after {time.monotonic() - began:.0f} s")
@@ -82,9 +107,21 @@ def bundled(parts):
         font = modules / "@fontsource-variable/inter/files/inter-latin-wght-normal.woff2"
         (page / f"public/fonts/inter/Inter-{weight}.woff2").symlink_to(font)
     shutil.copy(SOURCES / "page.html", page)
-    words = [node, modules / "esbuild/bin/esbuild", SOURCES / "page.jsx", *BUNDLE, f"--outfile={page / 'page.js'}", "--log-level=warning"]
+    words = [
+        node,
+        modules / "esbuild/bin/esbuild",
+        SOURCES / "page.jsx",
+        *BUNDLE,
+        f"--outfile={page / 'page.js'}",
+        "--log-level=warning",
+    ]
     made = subprocess.run(
-        list(map(str, words)), env=os.environ | {"NODE_PATH": str(modules)}, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=300
+        list(map(str, words)),
+        env=os.environ | {"NODE_PATH": str(modules)},
+        capture_output=True,
+        text=True,
+        stdin=subprocess.DEVNULL,
+        timeout=300,
     )
     check("esbuild bundles the page without a warning", made.returncode == 0 and not made.stderr, made.stderr[-2000:])
     return page
@@ -120,15 +157,39 @@ def fed(parts):
     """A Prometheus that has seen the gauge before, during and behind traffic of every kind, and when that was."""
     port, admin, timings, _ = gauge(parts)
     rules = parts.file("rules")
-    generate = [sys.executable, grafana.FOLDER / "generate", "--out", rules, "--time-scale", str(SCALE)]
+    generate = [
+        sys.executable,
+        grafana.FOLDER / "generate",
+        "--out",
+        rules,
+        "--time-scale",
+        "1" if MINUTES else str(SCALE),
+    ]
     subprocess.run(list(map(str, generate)), check=True, stdout=subprocess.DEVNULL, stdin=subprocess.DEVNULL)
     server = prometheus(parts, [f"127.0.0.1:{admin}"], sorted(rules.glob("rules/*.yml")), "1s")
-    until("Prometheus has pages from before all traffic", lambda: server.query(f'count_over_time(up{{job="streamgauge"}}[1m]) > {QUIET}'), 60)
+    until(
+        "Prometheus has pages from before all traffic",
+        lambda: server.query(f'count_over_time(up{{job="streamgauge"}}[1m]) > {QUIET}'),
+        60,
+    )
     began = time.time()
-    Traffic(port, timings, SECONDS).run()
+    (Calm(port, timings, MINUTES * 60) if MINUTES else Traffic(port, timings, SECONDS)).run()
     ended = time.time()
-    until("Prometheus has what came last", lambda: server.query(f'timestamp(up{{job="streamgauge"}} == 1) > {ended}'), 30)
-    return server, began, boards.busy_at(server, began, ended), ended
+    until(
+        "Prometheus has what came last", lambda: server.query(f'timestamp(up{{job="streamgauge"}} == 1) > {ended}'), 30
+    )
+    return server, began, ended if MINUTES else boards.busy_at(server, began, ended), ended
+
+
+class Calm(Traffic):
+    """The same, but nobody asks at once, and nothing hangs."""
+
+    def ask(self, *asked, **more):
+        time.sleep(self.chance.uniform(0, 2))
+        super().ask(*asked, **more)
+
+    def hung(self, pair):
+        pass
 
 
 def drawn(page, url, server, board, begin, end):
@@ -153,7 +214,12 @@ def drawn(page, url, server, board, begin, end):
 def filled(board, span, step):
     """The board with its variables put in, as far as it is drawn: all is chosen, or the default."""
     fill = functools.partial(
-        grafana.filled, board=board, chosen=boards.CHOICES["all"], span=f"{span:.0f}s", step=f"{step}s", rate=f"{max(4, 2 * step)}s"
+        grafana.filled,
+        board=board,
+        chosen=boards.CHOICES["all"],
+        span=f"{span:.0f}s",
+        step=f"{step}s",
+        rate=f"{max(4, 2 * step)}s",
     )
     full = json.loads(json.dumps(board))
     for panel in full["panels"]:
@@ -187,4 +253,8 @@ def quiet(shown, board):
     texts = {panel["title"]: shown.values(panel)[0]["text"] for panel in tiles}
     states = {title: text for title, text in texts.items() if not re.search("no traffic", text)}
     expected = {title for title in texts if title.startswith("Longest wait")}
-    check(f"before the first request {len(texts) - len(expected)} of {len(tiles)} tiles say that there is no traffic", set(states) <= expected, states)
+    check(
+        f"before the first request {len(texts) - len(expected)} of {len(tiles)} tiles say that there is no traffic",
+        set(states) <= expected,
+        states,
+    )

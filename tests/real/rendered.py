@@ -6,7 +6,18 @@ import re
 
 from parts import Fault
 
-SPANS = {"ns": 1e-9, "µs": 1e-6, "ms": 1e-3, "s": 1, "min": 60, "mins": 60, "hour": 3600, "hours": 3600, "day": 86400, "days": 86400}
+SPANS = {
+    "ns": 1e-9,
+    "µs": 1e-6,
+    "ms": 1e-3,
+    "s": 1,
+    "min": 60,
+    "mins": 60,
+    "hour": 3600,
+    "hours": 3600,
+    "day": 86400,
+    "days": 86400,
+}
 # A unit's name in the JSON → what it can be written as → how many of the query's unit that is.
 UNITS = {
     "s": SPANS,
@@ -16,7 +27,7 @@ UNITS = {
     "short": {"": 1, "K": 1e3, "Mil": 1e6},
     "suffix:tok/s": {"tok/s": 1},
 }
-NOTHING = "no traffic"
+NOTHING, NO_LABEL = "no traffic", "–"
 
 
 class Shown:
@@ -74,10 +85,13 @@ def single(shown, panel):
 
 
 def overridden(shown, panel):
-    """Each override is for some field, unless it waits for a query that gives nothing now."""
-    if all(shown.answers(panel)):
-        found = zip(panel["fieldConfig"]["overrides"], shown.read("overrides", panel))
-        same("overrides for no field", [override["matcher"]["options"] for override, count in found if not count], [])
+    """Each override is for some field, unless it is for what is missing, or waits for a query that gives nothing now."""
+    if not all(shown.answers(panel)):
+        return
+    counts = zip(panel["fieldConfig"]["overrides"], shown.read("overrides", panel))
+    idle = [override for override, count in counts if not count]
+    idle = [one["matcher"]["options"] for one in idle if {prop["id"] for prop in one["properties"]} != {"noValue"}]
+    same("overrides for no field", idle, [])
 
 
 def counted(panel):
@@ -100,7 +114,9 @@ def due(config, number):
         return config["mappings"][0]["options"]["result"]["color"]
     if config["color"]["mode"] == "fixed":
         return config["color"]["fixedColor"]
-    return [step["color"] for step in config["thresholds"]["steps"] if step["value"] is None or number >= step["value"]][-1]
+    return [
+        step["color"] for step in config["thresholds"]["steps"] if step["value"] is None or number >= step["value"]
+    ][-1]
 
 
 def says(text, number, unit, what):
@@ -148,7 +164,10 @@ def rows(shown, panel):
     keys = [head for head in cells["heads"] if head not in heads]
     same("columns", cells["heads"], [*keys, *heads])
     known = [{tuple(labels.get(key, "") for key in keys): number for labels, number in answer} for answer in answers]
-    found = {tuple(cell["text"] for cell in row[: len(keys)]): row[len(keys) :] for row in cells["rows"]}
+    found = {
+        tuple(cell["text"].replace(NO_LABEL, "") for cell in row[: len(keys)]): row[len(keys) :]
+        for row in cells["rows"]
+    }
     same("rows", sorted(found), sorted(set(itertools.chain(*known))))
     same("rows that are shown once", len(found), len(cells["rows"]))
     coloured = 0
@@ -175,7 +194,12 @@ def grouped(shown, panel):
     want = {(labels[label], head): number for head, answer in zip(heads, answers) for labels, number in answer}
     same("bars", sorted((bar["at"], bar["field"]) for bar in drawn), sorted(want))
     for bar in drawn:
-        says(bar["text"], want[bar["at"], bar["field"]], told(panel, bar["field"])["unit"], f"{panel['title']}, {bar['at']}")
+        says(
+            bar["text"],
+            want[bar["at"], bar["field"]],
+            told(panel, bar["field"])["unit"],
+            f"{panel['title']}, {bar['at']}",
+        )
     return {"data": 1, "series": len(set(field for _, field in want)), "values": len(drawn)}
 
 
@@ -198,7 +222,11 @@ def nothing(shown, panel, answers):
     """Whether the queries give no series, which the panel then has to say in the JSON's words."""
     if any(answers):
         return False
-    same("text", shown.page.locator(f'[data-panel="{panel["id"]}"] [data-empty]').inner_text(), panel["fieldConfig"]["defaults"]["noValue"])
+    same(
+        "text",
+        shown.page.locator(f'[data-panel="{panel["id"]}"] [data-empty]').inner_text(),
+        panel["fieldConfig"]["defaults"]["noValue"],
+    )
     return True
 
 
@@ -207,4 +235,11 @@ def same(what, found, expected):
         raise Fault(f"{what}: {found}, not {expected}")
 
 
-PANELS = {"stat": single, "bargauge": single, "timeseries": over_time, "table": rows, "barchart": grouped, "heatmap": heat}
+PANELS = {
+    "stat": single,
+    "bargauge": single,
+    "timeseries": over_time,
+    "table": rows,
+    "barchart": grouped,
+    "heatmap": heat,
+}

@@ -1,4 +1,5 @@
-// A dashboard as Grafana's own code has it: queries → frames → transformations → field config → panels, on the grid of its JSON.
+// A dashboard as Grafana's own code has it: queries → frames → transformations → field config → panels, on the grid of
+// its JSON.
 // Each panel is an element with `data-panel`; `window.shown` reads what it shows.
 import { createTheme, dateTime, ThemeContext } from "@grafana/data";
 import { initPluginTranslations } from "@grafana/i18n";
@@ -13,20 +14,29 @@ import { KINDS } from "./panels.jsx";
 import { shown } from "./shown.js";
 
 // Grafana's grid: 24 columns, rows of 30 pixels, 8 between them.
-const COLUMNS = 24, ROW = 30, GAP = 8;
+const COLUMNS = 24,
+    ROW = 30,
+    GAP = 8;
 const theme = createTheme({ colors: { mode: "dark" } });
 const drawn = {};
 window.shown = shown(drawn, theme);
 
-/** Draws a dashboard in which variables are put in already and gives its height; `choice` is what is said of them, times are Unix seconds. */
+/**
+ * Draws a dashboard in which variables are put in already, and gives its height. `choice` is what is said of them, times
+ * are Unix seconds.
+ */
 window.draw = async ({ board, server, from, to, step, choice }) => {
     await initPluginTranslations("grafana-ui");
-    const ready = await Promise.all(board.panels.filter(({ type }) => type !== "row").map(async (panel) => {
-        const asked = await framesOf(server, panel, from, to, step);
-        const frames = configured(panel, await transformed(panel, asked.frames), theme);
-        drawn[panel.id] = { frames, overrides: panel.fieldConfig.overrides };
-        return [panel.id, { ...asked, frames }];
-    }));
+    const ready = await Promise.all(
+        board.panels
+            .filter(({ type }) => type !== "row")
+            .map(async (panel) => {
+                const asked = await framesOf(server, panel, from, to, step);
+                const frames = configured(panel, await transformed(panel, asked.frames), theme);
+                drawn[panel.id] = { frames, overrides: panel.fieldConfig.overrides };
+                return [panel.id, { ...asked, frames }];
+            }),
+    );
     const answers = Object.fromEntries(ready);
     const range = (panel) => {
         const { from: first } = answers[panel.id];
@@ -49,13 +59,19 @@ function Board({ board, answers, range, choice }) {
     const width = document.documentElement.clientWidth - 2 * GAP;
     const column = (width + GAP) / COLUMNS;
     const place = ({ x, y, w, h }) => ({
-        position: "absolute", left: x * column, top: y * (ROW + GAP), width: w * column - GAP, height: h * (ROW + GAP) - GAP,
+        position: "absolute",
+        left: x * column,
+        top: y * (ROW + GAP),
+        width: w * column - GAP,
+        height: h * (ROW + GAP) - GAP,
     });
     const height = Math.max(...board.panels.map(({ gridPos: { y, h } }) => (y + h) * (ROW + GAP)));
     return (
         <ThemeContext.Provider value={theme}>
             <GlobalStyles />
-            <header style={{ display: "flex", gap: 16, alignItems: "baseline", padding: `${GAP * 1.5}px ${GAP * 2}px` }}>
+            <header
+                style={{ display: "flex", gap: 16, alignItems: "baseline", padding: `${GAP * 1.5}px ${GAP * 2}px` }}
+            >
                 <strong style={{ fontSize: 18 }}>{board.title}</strong>
                 <span>{board.description}</span>
                 <span style={{ marginLeft: "auto", color: theme.colors.text.secondary }}>{choice}</span>
@@ -63,8 +79,15 @@ function Board({ board, answers, range, choice }) {
             <div style={{ position: "relative", margin: GAP, marginTop: 0, height }}>
                 {board.panels.map((panel) => (
                     <div key={panel.id} data-panel={panel.id} data-kind={panel.type} style={place(panel.gridPos)}>
-                        {panel.type === "row" ? <h2 style={HEADING}>{panel.title}</h2> : (
-                            <Panel panel={panel} answer={answers[panel.id]} range={range(panel)} size={place(panel.gridPos)} />
+                        {panel.type === "row" ? (
+                            <h2 style={HEADING}>{panel.title}</h2>
+                        ) : (
+                            <Panel
+                                panel={panel}
+                                answer={answers[panel.id]}
+                                range={range(panel)}
+                                size={place(panel.gridPos)}
+                            />
                         )}
                     </div>
                 ))}
@@ -77,13 +100,26 @@ const HEADING = { margin: 0, paddingTop: 6, fontSize: 15, fontWeight: 500 };
 
 function Panel({ panel, answer, range, size }) {
     const Kind = KINDS[panel.type];
-    const override = panel.timeFrom && <span style={{ color: theme.colors.text.secondary }}>Last {panel.timeFrom}</span>;
+    const override = panel.timeFrom && (
+        <span style={{ color: theme.colors.text.secondary }}>Last {panel.timeFrom}</span>
+    );
     return (
-        <PanelChrome title={panel.title} description={panel.description} width={size.width} height={size.height} titleItems={override}>
+        <PanelChrome
+            title={panel.title}
+            description={panel.description}
+            width={size.width}
+            height={size.height}
+            titleItems={override}
+        >
             {(width, height) => (
                 <Fence id={panel.id}>
                     {answer.frames.some((frame) => frame.length) ? (
-                        <Kind {...{ panel, range, theme, width, height, frames: answer.frames }} keep={(kept) => { drawn[panel.id] = { ...drawn[panel.id], ...kept }; }} />
+                        <Kind
+                            {...{ panel, range, theme, width, height, frames: answer.frames }}
+                            keep={(kept) => {
+                                drawn[panel.id] = { ...drawn[panel.id], ...kept };
+                            }}
+                        />
                     ) : (
                         <Empty panel={panel} height={height} />
                     )}
@@ -96,7 +132,11 @@ function Panel({ panel, answer, range, size }) {
 /** As Grafana has it where a panel's queries give nothing. */
 function Empty({ panel, height }) {
     const centre = { height, display: "grid", placeContent: "center", color: theme.colors.text.secondary };
-    return <div data-empty style={centre}>{panel.fieldConfig.defaults.noValue ?? "No data"}</div>;
+    return (
+        <div data-empty style={centre}>
+            {panel.fieldConfig.defaults.noValue ?? "No data"}
+        </div>
+    );
 }
 
 /** Keeps a panel that throws from taking the others with it; the console has the error. */
