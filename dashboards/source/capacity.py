@@ -145,7 +145,7 @@ def load():
         "Tokens by second",
         about("tokens_total"),
         [query(rises("tokens_total", ("type",)), "{{type}}"), samples(count("requests_total"))],
-        "si:tok/s",
+        "short",
         w=6,
     )
     yield series(
