@@ -10,7 +10,6 @@ import http.server
 import json
 import math
 import os
-import re
 import shutil
 import subprocess
 import sys
@@ -23,7 +22,7 @@ import packages
 from monitoring import prometheus, until
 from parts import HERE, Fault, check, table
 from playwright.sync_api import sync_playwright
-from rendered import PANELS, Shown, overridden
+from rendered import NOTHING, PANELS, Shown, overridden
 from traffic import Traffic, gauge
 
 SOURCES = HERE / "render"
@@ -66,7 +65,7 @@ def prove(parts):
                 rows.append([name, *judged(shown, board)])
         board = grafana.dashboards()["overview"]
         with browser.new_page(viewport={"width": WIDTH, "height": 1000}, timezone_id="UTC") as page:
-            quiet(drawn(page, url, server, board, began - QUIET, began), board)
+            quiet(drawn(page, url, server, board, began - 5 * QUIET, began))
         browser.close()
     print()
     table(rows)
@@ -150,6 +149,7 @@ def chromium():
     return installed("chromium", "chromium")
 
 
+# Pages of metrics from before the first request.
 QUIET = 6
 
 
@@ -247,14 +247,14 @@ def judged(shown, board):
     return [panels, *count.values()]
 
 
-def quiet(shown, board):
-    """Before the first request no tile has a number, and none shows one."""
-    tiles = [panel for panel in grafana.panels(shown.board) if panel["type"] == "stat"]
+def quiet(shown):
+    """Before the first request tiles say so in words and in grey, all but that of the longest wait, which is none."""
+    tiles = [panel for panel in grafana.panels(shown.board) if not panel["title"].startswith("Longest wait")]
+    tiles = [panel for panel in tiles if panel["type"] == "stat"]
     texts = {panel["title"]: shown.values(panel)[0]["text"] for panel in tiles}
-    states = {title: text for title, text in texts.items() if not re.search("no traffic", text)}
-    expected = {title for title in texts if title.startswith("Longest wait")}
-    check(
-        f"before the first request {len(texts) - len(expected)} of {len(tiles)} tiles say that there is no traffic",
-        set(states) <= expected,
-        states,
-    )
+    other = {title: text for title, text in texts.items() if text != NOTHING}
+    check(f"before the first request {len(tiles)} tiles say {NOTHING!r}", tiles and not other, other)
+    mapped = [panel for panel in tiles if any(math.isnan(number) for _, number in shown.answers(panel)[0])]
+    colours = {shown.values(panel)[0]["colour"] for panel in mapped}
+    grey = mapped[0]["fieldConfig"]["defaults"]["mappings"][0]["options"]["result"]["color"] if mapped else None
+    check(f"{len(mapped)} of them in grey, for a value that is no number", colours == {shown.colour(grey)}, colours)

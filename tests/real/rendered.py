@@ -71,8 +71,6 @@ def seconds(span):
 def single(shown, panel):
     """Stat and bar gauge: a value for each query, its text and colour by the JSON's unit and thresholds."""
     found = [(target["legendFormat"], answer) for target, answer in zip(panel["targets"], shown.answers(panel))]
-    if nothing(shown, panel, [answer for _, answer in found]):
-        return {"data": 0}
     values, coloured = shown.values(panel), 0
     want = [(legend, number) for legend, answer in found for _, number in answer]
     same("values", [value["title"] for value in values], [legend for legend, _ in want])
@@ -85,7 +83,7 @@ def single(shown, panel):
 
 
 def overridden(shown, panel):
-    """Each override is for some field, unless it is for what is missing, or waits for a query that gives nothing now."""
+    """Each override is for some field, unless it is for what is missing, or for a query that gives nothing now."""
     if not all(shown.answers(panel)):
         return
     counts = zip(panel["fieldConfig"]["overrides"], shown.read("overrides", panel))

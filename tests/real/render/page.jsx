@@ -96,6 +96,8 @@ function Board({ board, answers, range, choice }) {
     );
 }
 
+// These say themselves that there is nothing.
+const SINGLE = ["stat", "bargauge"];
 const HEADING = { margin: 0, paddingTop: 6, fontSize: 15, fontWeight: 500 };
 
 function Panel({ panel, answer, range, size }) {
@@ -113,7 +115,7 @@ function Panel({ panel, answer, range, size }) {
         >
             {(width, height) => (
                 <Fence id={panel.id}>
-                    {answer.frames.some((frame) => frame.length) ? (
+                    {SINGLE.includes(panel.type) || answer.frames.some((frame) => frame.length) ? (
                         <Kind
                             {...{ panel, range, theme, width, height, frames: answer.frames }}
                             keep={(kept) => {

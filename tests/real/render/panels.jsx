@@ -45,7 +45,7 @@ function Stat(props) {
     return (
         <Values {...props} spacing={3} autoGrid>
             {({ value, width, height, alignmentFactors, count }) => (
-                <div data-value={value.display.title}>
+                <div data-value={value.display.title ?? ""}>
                     <BigValue
                         {...{ colorMode, graphMode, justifyMode, textMode, width, height, alignmentFactors, count }}
                         value={value.display}
@@ -63,7 +63,7 @@ function Bars(props) {
     return (
         <Values {...props} {...{ minVizHeight, minVizWidth }} spacing={10}>
             {({ value, width, height, orientation, alignmentFactors }) => (
-                <div data-value={value.display.title}>
+                <div data-value={value.display.title ?? ""}>
                     <BarGauge
                         {...{ displayMode, showUnfilled, width, height, orientation, alignmentFactors }}
                         value={value.display}
