@@ -27,6 +27,7 @@ UNITS = {
     "short": {"": 1, "K": 1e3, "Mil": 1e6},
     "suffix:tok/s": {"tok/s": 1},
 }
+LEAST_SHARE = 0.08
 NOTHING, NO_LABEL = "no traffic", "–"
 
 
@@ -145,8 +146,8 @@ def over_time(shown, panel):
     steps = [step for step in defaults["thresholds"]["steps"] if step["value"] is not None] if dashed else []
     same("thresholds", [line["value"] for line in facts["lines"]], [step["value"] for step in steps])
     lines = [line for line in facts["lines"] if line["inside"]]
-    # A dash is as long as a gap, and other lines may cross it.
-    missing = [line for line in lines if line["share"] < 0.2]
+    # Half of a dashed line is gaps, and bars and other lines lie over it.
+    missing = [line for line in lines if line["share"] < LEAST_SHARE]
     if missing or not facts["pixels"]:
         raise Fault(f"of {facts['pixels']} pixels none are the lines {missing}")
     return {"data": 1, "series": facts["series"], "lines": len(lines)}
