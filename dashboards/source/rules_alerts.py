@@ -239,7 +239,7 @@ REGRESSIONS = [
         {seconds(f"{TPOT}:p50_30m_same_hour_7d")} (n = {now(f"{TPOT}:n_30m")}). From the first to the last output event,
         divided by the tokens between: the provider's time. Streams that a client held back are left out.
         """,
-        "providers",
+        "anatomy",
     ),
 ]
 

@@ -79,8 +79,11 @@ def texts(alerts, known):
         for line in DOCS.read_text().splitlines()
         if line.startswith("#")
     }
-    boards = {board["uid"]: grafana.variables(board) for board in grafana.dashboards().values()}
-    faults, asked = [], 0
+    dashboards = grafana.dashboards().values()
+    boards = {board["uid"]: grafana.variables(board) for board in dashboards}
+    titles = {panel["title"] for board in dashboards for panel in grafana.panels(board)}
+    shown = re.findall(r'(?:panels?|and)\s"([^"]+)"', DOCS.read_text())
+    faults, asked = [f"no panel {title}" for title in (" ".join(s.split()) for s in shown) if title not in titles], 0
     for name, rule in alerts.items():
         labels, _ = promql.read(rule["expr"], known)
         notes = rule["annotations"]
@@ -95,7 +98,11 @@ def texts(alerts, known):
         faults += [f"{name}: {board} has no {missing or 'such uid'}"] if missing or not there else []
         page, _, anchor = notes["runbook"].partition("#")
         faults += [f"{name}: {page} has no {anchor}"] if page != "docs/alerts.md" or anchor not in headings else []
-    check(f"their texts' {asked} look-ups, labels, boards and pages are there", not faults, "; ".join(faults[:10]))
+    check(
+        f"their texts' {asked} look-ups, labels, boards and pages are there, and {len(shown)} panels",
+        not faults,
+        "; ".join(faults[:10]),
+    )
 
 
 def kinds(alerts, cases):
