@@ -88,6 +88,7 @@ impl Bench {
                         left += 1;
                     } else if refused {
                         let error = answer.error.unwrap_or_default();
+                        let error = figures::tame(&error, table::LONGEST_WORD);
                         return Err(format!("{} {error}", self.targets[target].place()));
                     }
                     if let Some(counted) = seen.facts.usage.input {

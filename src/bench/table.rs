@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     cli::Arrivals,
-    figures::{ABSENT, Record, Sample, significant, table, time},
+    figures::{ABSENT, Record, Sample, significant, table, tame, time},
     observation::Outcome,
 };
 
@@ -145,6 +145,8 @@ impl<'a> Summary<'a> {
     }
 }
 
+/// Characters shown of what somebody else said; JSON has all of it.
+pub(super) const LONGEST_WORD: usize = 200;
 /// Different errors that are shown of one target in one cell.
 const MOST_ERRORS: usize = 5;
 
@@ -259,7 +261,10 @@ fn notes(summary: &Summary<'_>) -> Vec<String> {
         notes.push(format!("{without} complete answers had no output event (empty, or not a stream): no TTFT of them"));
     }
     let errors = summary.errors();
-    notes.extend(errors.iter().take(MOST_ERRORS).map(|(error, count)| format!("{count} × {error}")));
+    // The provider's own words are among them.
+    notes.extend(
+        errors.iter().take(MOST_ERRORS).map(|(error, count)| format!("{count} × {}", tame(error, LONGEST_WORD))),
+    );
     if errors.len() > MOST_ERRORS {
         notes.push(format!("and {} other errors: --records has them all", errors.len() - MOST_ERRORS));
     }

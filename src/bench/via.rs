@@ -17,9 +17,9 @@ use super::{
     compare::ENOUGH_FOR_P99,
     load::{CellResult, Done, Results},
     plan::Plan,
-    table::load_json,
+    table::{LONGEST_WORD, load_json},
 };
-use crate::figures::{ABSENT, Record, Sample, signed_time, table as text_table, time};
+use crate::figures::{ABSENT, Record, Sample, signed_time, table as text_table, tame, time};
 
 /// What client and gauge know of the same requests, by cell and target.
 #[derive(Debug)]
@@ -192,7 +192,7 @@ pub(super) fn table(plan: &Plan, targets: &[Target], joined: &Joined<'_>, width:
         // Formatting into a string does not fail.
         let _ = writeln!(text, "\n{title}: {} of {} requests joined", part.pairs.len(), part.requests);
         for (count, why) in part.missing(joined.overrun, joined.fault.as_deref()) {
-            let _ = writeln!(text, "{count} not: {why}.");
+            let _ = writeln!(text, "{count} not: {}.", tame(&why, LONGEST_WORD));
         }
         if !part.pairs.is_empty() {
             text.push_str(&block(part, width));

@@ -9,5 +9,5 @@ mod text;
 pub use self::{
     record::{Connection, Record, Stages},
     sample::{Sample, rank},
-    text::{ABSENT, signed_time, significant, table, time, width},
+    text::{ABSENT, signed_time, significant, table, tame, time, width},
 };

@@ -49,6 +49,22 @@ pub fn signed_time(seconds: f64) -> String {
     format!("{sign}{}", time(seconds.abs()))
 }
 
+/// The first `longest` characters of a text from outside, and none that steers a terminal, breaks the line or turns the
+/// reading direction: what a provider, a client or a log says may hold anything.
+pub fn tame(text: &str, longest: usize) -> String {
+    let steers = |char: char| {
+        char.is_control()
+            || matches!(char, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
+    };
+    let mut shown: String =
+        text.chars().take(longest).map(|char| if steers(char) { '\u{fffd}' } else { char }).collect();
+    if text.chars().nth(longest).is_some() {
+        shown.pop();
+        shown.push('…');
+    }
+    shown
+}
+
 /// Three digits, or as many as the whole part has.
 pub fn significant(number: f64) -> String {
     let decimals = match number {
@@ -62,6 +78,12 @@ pub fn significant(number: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_comes_from_outside_steers_nothing_and_has_an_end() {
+        assert_eq!(tame("a\u{1b}[31m\n\u{9b}2J\u{202e}b", 40), "a\u{fffd}[31m\u{fffd}\u{fffd}2J\u{fffd}b");
+        assert_eq!([tame("four", 4), tame("five!", 4)], ["four", "fiv…"]);
+    }
 
     #[test]
     fn differences_have_a_sign() {

@@ -3,11 +3,11 @@
 use std::fmt::Write as _;
 
 use super::{
-    shown::{tame, whole},
+    shown::whole,
     tables::{Section, Table},
     tally::Scope,
 };
-use crate::figures;
+use crate::figures::{self, tame};
 
 /// All sections, at most `width` columns wide where that is possible.
 pub(super) fn render(scope: &Scope, sections: &[Section], width: Option<u16>) -> String {
