@@ -14,7 +14,6 @@ use self::spans::{BETWEEN, Between, CLOCKS, Clocks, STAGES};
 pub(super) use self::watch::{Seen, Watch};
 use super::{
     client::Target,
-    compare::ENOUGH_FOR_P99,
     load::{CellResult, Done, Results},
     plan::Plan,
     table::{LONGEST_WORD, load_json},
@@ -78,23 +77,14 @@ impl Row {
         cells
     }
 
-    /// `{name, ends, client: {n, p50_s, p99_s}, …}`; a column that is not in this row is left out, and so is a quantile
-    /// without values.
+    /// `{name, ends, client_s: {n, p50, …}, …}`; a column that is not in this row is left out.
     fn json(&self, columns: &[&str]) -> Value {
         let mut object = Map::new();
         object.insert("name".to_owned(), self.key.into());
         object.insert("ends".to_owned(), self.ends.as_str().into());
         for (column, sample) in columns.iter().zip(&self.columns) {
             let Some(sample) = sample else { continue };
-            let mut values = Map::new();
-            values.insert("n".to_owned(), sample.count().into());
-            if let Some(median) = sample.quantile(0.5) {
-                values.insert("p50_s".to_owned(), median.into());
-            }
-            if let Some(p99) = sample.quantile(0.99).filter(|_| sample.count() >= ENOUGH_FOR_P99) {
-                values.insert("p99_s".to_owned(), p99.into());
-            }
-            object.insert((*column).to_owned(), values.into());
+            object.insert((*column).to_owned(), json!(sample.quantiles()));
         }
         object.into()
     }
@@ -267,9 +257,9 @@ pub(super) fn json(plan: &Plan, targets: &[Target], joined: &Joined<'_>) -> Valu
             "requests": part.requests,
             "joined": part.pairs.len(),
             "not_joined": missing,
-            "clocks": objects(part.clocks(), &["client", "gauge", "provider"]),
-            "between": objects(part.between(), &["time"]),
-            "stages": objects(part.stages(), &["client", "gauge"]),
+            "clocks": objects(part.clocks(), &["client_s", "gauge_s", "provider_s"]),
+            "between": objects(part.between(), &["time_s"]),
+            "stages": objects(part.stages(), &["client_s", "gauge_s"]),
         })
     });
     Value::Array(elements.collect())
@@ -394,12 +384,13 @@ mod tests {
     }
 
     #[test]
-    fn json_has_the_same_with_p99_from_a_hundred_on() {
-        let columns = vec![Some((0..100).map(f64::from).collect()), Some(Sample::default()), None];
+    fn json_has_what_is_known_of_each_column() {
+        let columns = vec![Some([1.0, 2.0].into_iter().collect()), Some(Sample::default()), None];
         let row = Row { name: "TTFT", key: "ttft", ends: "a → b".into(), absent: "", columns };
         let expected = json!({
-            "name": "ttft", "ends": "a → b", "client": {"n": 100, "p50_s": 49.0, "p99_s": 98.0}, "gauge": {"n": 0}
+            "name": "ttft", "ends": "a → b", "gauge_s": {"n": 0},
+            "client_s": {"n": 2, "min": 1.0, "p50": 1.0, "max": 2.0, "mean": 1.5},
         });
-        assert_eq!(row.json(&["client", "gauge", "provider"]), expected);
+        assert_eq!(row.json(&["client_s", "gauge_s", "provider_s"]), expected);
     }
 }

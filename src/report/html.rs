@@ -57,7 +57,7 @@ fn push_header(page: &mut String, report: &Report, sections: &[Section]) {
     page.push_str(
         "<details open><summary>How to read this</summary>\n<ul>\n\
          <li>Beside each number stands n, how many requests it is made of. Percentiles are of nearest rank: each is a value that \
-         was there. The p99 of fewer than 100 is the largest.</li>\n\
+         was there. p90 is given from 10 values on, p99 from 100.</li>\n\
          <li>Every number lies between two marks; its column's meaning is under each table, and appears when the name is \
          pointed at.</li>\n\
          <li>– means that nothing was observed. It is not zero.</li>\n\

@@ -24,7 +24,7 @@ fn every_failure_is_an_outcome_with_its_count() {
     }
     // Whoever got a token has a TTFT; only whole answers have an end.
     assert!(cell["figures"]["ttft_s"]["n"].as_u64().unwrap() <= 40 - count("rate_limited"));
-    assert_eq!(cell["figures"]["end_to_end_s"]["n"].as_u64().unwrap(), count("complete"));
+    assert_eq!(cell["figures"]["duration_s"]["n"].as_u64().unwrap(), count("complete"));
 }
 
 #[test]

@@ -55,10 +55,19 @@ fn same(figure: &Value, expected: Option<f64>) -> bool {
 /// The smallest value that so many are not above.
 fn spread(figure: &Value, values: &[f64], what: &str) {
     assert_eq!(figure["n"], values.len(), "{what}");
-    for (name, q) in [("p10", 0.1), ("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("max", 1.0)] {
+    let quantiles = [
+        ("min", 0.0, 1),
+        ("p1", 0.01, 100),
+        ("p10", 0.1, 10),
+        ("p50", 0.5, 1),
+        ("p90", 0.9, 10),
+        ("p99", 0.99, 100),
+        ("max", 1.0, 1),
+    ];
+    for (name, q, least) in quantiles {
         let reached =
             |value: &f64| values.iter().filter(|other| *other <= value).count() as f64 >= q * values.len() as f64;
-        let expected = values.iter().copied().filter(reached).min_by(f64::total_cmp);
+        let expected = values.iter().copied().filter(reached).min_by(f64::total_cmp).filter(|_| values.len() >= least);
         assert!(same(&figure[name], expected), "{what} {name}: {} for {expected:?}", figure[name]);
     }
 }

@@ -2,9 +2,9 @@
 
 use super::{Head, MODEL, Room, Section, Table, UPSTREAM, pair_and};
 use crate::{
-    figures::{ABSENT, significant, time},
+    figures::{ABSENT, percent, significant, time},
     report::{
-        shown::{name, percent, shown, title, whole},
+        shown::{name, shown, title, whole},
         tally::{Pair, Report},
     },
 };
@@ -18,7 +18,8 @@ pub(super) fn first_output(report: &Report, room: Room) -> Section {
             Head("n", "streams that had an output event"),
             Head("TTFT p50", "from the request's departure to the upstream to the first output event's arrival"),
             Head("p90", "nine in ten streams were as fast"),
-            Head("p99", "99 in 100 streams were as fast; of fewer than 100 the slowest one"),
+            Head("p99", "99 in 100 streams were as fast; from 100 streams on"),
+            Head("max", "the slowest of all"),
             Head("p99/p50", "how consistent it is: below 4 is good, above 10 is not"),
             Head(
                 "answer p50",
@@ -52,6 +53,7 @@ pub(super) fn first_output(report: &Report, room: Room) -> Section {
                     shown(pair.ttft_s.p50, time),
                     shown(pair.ttft_s.p90, time),
                     shown(pair.ttft_s.p99, time),
+                    shown(pair.ttft_s.max, time),
                     shown(pair.ttft_s.p99_over_p50, significant),
                     shown(pair.answer_ttft_s.p50, time),
                     shown(pair.client_ttft_s.p50, time),
@@ -160,10 +162,10 @@ pub(super) fn speed(report: &Report, room: Room) -> Section {
             MODEL,
             Head("n", "complete requests that were delivered whole"),
             Head(
-                "end\u{a0}to\u{a0}end p50",
+                "client\u{a0}duration p50",
                 "from the request head's arrival to the last byte's departure to the client",
             ),
-            Head("p99", "99 in 100 took no longer; of fewer than 100 the longest"),
+            Head("p99", "99 in 100 took no longer; from 100 requests on"),
             Head("streams", "streams with a gap between output events"),
             Head("max\u{a0}gap p50", "the longest time between two output events of a stream"),
             Head("p99", "99 in 100 streams had no longer one"),
@@ -201,9 +203,9 @@ pub(super) fn speed(report: &Report, room: Room) -> Section {
     table.left_out = report.pairs.len().saturating_sub(room.pairs);
     Section {
         id: "speed",
-        title: "Output speed, end to end, gaps",
+        title: "Output speed, duration, gaps",
         note: "Speed is that of the output after its first token, by the provider's token counts; it is absent where tokens and \
-               events don't compare (hidden reasoning, bursts, streams the client held back). End to end is of complete \
+               events don't compare (hidden reasoning, bursts, streams the client held back). Client duration is of complete \
                requests only: a quick refusal is no quick answer.",
         tables: vec![table, ends],
         below: Vec::new(),

@@ -2,11 +2,11 @@
 
 use super::{Head, N, Section, Table, UPSTREAM};
 use crate::{
-    figures::{ABSENT, significant, time},
+    figures::{ABSENT, Quantiles, percent, significant, time},
     report::{
         sessions::{Session, Sessions},
-        shown::{long, name, percent, shown, whole},
-        tally::{Report, Spread},
+        shown::{long, name, shown, whole},
+        tally::Report,
     },
 };
 
@@ -90,7 +90,7 @@ pub(super) fn sessions(sessions: &Sessions) -> Section {
     let mut below = Vec::new();
     if sessions.sessions > 0 {
         let total = &sessions.total;
-        let line = |what: &str, spread: &Spread, sum: f64, show: fn(f64) -> String| {
+        let line = |what: &str, spread: &Quantiles, sum: f64, show: fn(f64) -> String| {
             let [p50, p90, max] = [spread.p50, spread.p90, spread.max].map(|value| shown(value, show));
             [what.to_owned(), p50, p90, max, show(sum)]
         };
