@@ -322,7 +322,8 @@ mod tests {
             ..Record::default()
         };
         let stamp = Stamp::ORIGIN;
-        Done { target, number, due: stamp, end: stamp, record, trace_id: String::new(), error: None }
+        let lag = crate::clock::Nanos::ZERO;
+        Done { target, number, due: stamp, lag, end: stamp, record, trace_id: String::new(), error: None }
     }
 
     fn cell() -> Cell {
@@ -336,7 +337,7 @@ mod tests {
         let b = (0..n).map(|number| done(1, number, drift(number))).collect();
         // As they ended, which is in no order.
         let a = (0..n).rev().map(|number| done(0, number, a_of(number, drift(number)))).collect();
-        Compared::of(&cell(), &CellResult { targets: vec![a, b], span_s: 1.0, held_back: false })
+        Compared::of(&cell(), &CellResult { targets: vec![a, b], span_s: 1.0, ..CellResult::default() })
     }
 
     #[test]

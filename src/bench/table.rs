@@ -68,12 +68,17 @@ fn is_complete(record: &Record) -> bool {
 pub(super) struct Summary<'a> {
     done: &'a [Done],
     span_s: f64,
+    sized: bool,
 }
 
 impl<'a> Summary<'a> {
     /// Of this target in this cell.
     pub(super) fn new(result: &'a CellResult, target: usize) -> Self {
-        Self { done: result.targets.get(target).map_or(&[], Vec::as_slice), span_s: result.span_s }
+        Self {
+            done: result.targets.get(target).map_or(&[], Vec::as_slice),
+            span_s: result.span_s,
+            sized: result.sized.get(target).copied().unwrap_or(false),
+        }
     }
 
     /// The values of one number.
@@ -128,9 +133,21 @@ impl<'a> Summary<'a> {
         self.completed().filter(|record| record.output_tokens.is_none()).count()
     }
 
-    /// Complete answers without an output event: empty, or no stream at all.
+    /// Requests that never had an output event: percentiles of TTFT know nothing of them.
     fn without_output(&self) -> usize {
-        self.completed().filter(|record| record.ttft_s.is_none()).count()
+        self.done.iter().filter(|done| done.record.ttft_s.is_none()).count()
+    }
+
+    /// How late this program itself began requests.
+    fn lag(&self) -> Sample {
+        self.done.iter().map(|done| done.lag.seconds()).collect()
+    }
+
+    /// That delay as a share of what those who got a first output had waited for it since they were due.
+    fn lag_share(&self) -> Option<f64> {
+        let waits = self.done.iter().filter_map(|done| Some((done.lag.seconds(), done.record.client_ttft_s?)));
+        let (lag, waited) = waits.fold((0.0, 0.0), |sum, wait| (sum.0 + wait.0, sum.1 + wait.1));
+        (waited > 0.0).then(|| lag / waited)
     }
 
     /// Why requests failed, the most frequent first.
@@ -165,7 +182,7 @@ pub(super) fn text(plan: &Plan, names: &[&str], results: &Results, width: Option
             // Formatting into a string does not fail.
             let _ = write!(text, "\n{} · {}{name}\n\n", cell.workload.name, cell.load);
             text.push_str(&block(cell, &summary, width));
-            for note in notes(&summary) {
+            for note in notes(cell, &summary) {
                 let _ = write!(text, "\n{note}");
             }
             text.push('\n');
@@ -230,7 +247,7 @@ impl Number {
 }
 
 /// What the numbers do not say by themselves.
-fn notes(summary: &Summary<'_>) -> Vec<String> {
+fn notes(cell: &Cell, summary: &Summary<'_>) -> Vec<String> {
     let count = summary.count();
     let mut parts = vec![format!("{} of {count} complete", summary.complete())];
     let outcomes = summary.outcomes();
@@ -258,9 +275,27 @@ fn notes(summary: &Summary<'_>) -> Vec<String> {
             summary.complete()
         ));
     }
-    let without = summary.without_output();
+    if !summary.sized {
+        notes.push("prompts not made to size: no warm-up came back with the provider's count".to_owned());
+    }
+    let (without, empty) =
+        (summary.without_output(), summary.completed().filter(|record| record.ttft_s.is_none()).count());
     if without > 0 {
-        notes.push(format!("{without} complete answers had no output event (empty, or not a stream): no TTFT of them"));
+        let why = match empty {
+            0 => String::new(),
+            empty => format!("; {empty} of them are complete answers: empty, or not a stream"),
+        };
+        notes.push(format!(
+            "{without} of {count} had no first output, and TTFT's percentiles know nothing of them{why}"
+        ));
+    }
+    let lag = summary.lag().quantiles();
+    if let (Load::Open(..), Some(p50)) = (cell.load, lag.p50) {
+        let tail =
+            lag.p99.map_or_else(|| format!("at most {}", shown(lag.max, time)), |p99| format!("p99 {}", time(p99)));
+        let share =
+            summary.lag_share().map_or_else(String::new, |share| format!("; {} of the client TTFT", percent(share)));
+        notes.push(format!("begun late by this program itself: p50 {}, {tail}{share}", time(p50)));
     }
     let errors = summary.errors();
     // The provider's own words are among them.
@@ -369,11 +404,17 @@ fn cell_json(cell: &Cell, target: &str, summary: &Summary<'_>, held_back: bool) 
         "outcomes": summary.outcomes(),
         "errors": summary.errors().iter().map(|(error, n)| json!({"error": error, "n": n})).collect::<Vec<_>>(),
         "without_usage": summary.without_usage(),
+        "without_output": summary.without_output(),
+        "sized": summary.sized,
         "span_s": summary.span_s,
         "held_back": held_back,
         "figures": figures,
     });
+    if matches!(cell.load, Load::Open(..)) {
+        value["schedule_lag_s"] = json!(summary.lag().quantiles());
+    }
     let rates = [
+        ("schedule_lag_share", summary.lag_share().filter(|_| matches!(cell.load, Load::Open(..)))),
         ("rate_limited_share", summary.rate_limited_share()),
         ("requests_per_second", summary.requests_per_second()),
         ("total_tokens_per_second", summary.total_tokens_per_second()),
@@ -396,13 +437,16 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::{bench::plan::Workload, clock::Stamp};
+    use crate::{
+        bench::plan::Workload,
+        clock::{Nanos, Stamp},
+    };
 
     fn done(target: usize, number: usize, ttft_s: f64, record: Record) -> Done {
         let record = Record { ttft_s: Some(ttft_s), client_ttft_s: Some(ttft_s + 0.001), ..record };
         let error = (record.outcome != "complete").then(|| format!("status 503: {}", number % 2));
         let (due, end, trace_id) = (Stamp::ORIGIN, Stamp::ORIGIN, String::new());
-        Done { target, number, due, end, record, trace_id, error }
+        Done { target, number, due, lag: Nanos(1_500_000), end, record, trace_id, error }
     }
 
     fn complete(tokens: Option<u64>) -> Record {
@@ -427,7 +471,7 @@ mod tests {
         let of = |target| {
             (1..=20).map(|number| done(target, number, 0.1 * number as f64, complete(Some(100)))).collect::<Vec<_>>()
         };
-        CellResult { targets: vec![of(0), of(1)], span_s: 10.0, held_back: false }
+        CellResult { targets: vec![of(0), of(1)], span_s: 10.0, ..CellResult::default() }
     }
 
     #[test]
@@ -446,7 +490,7 @@ mod tests {
             let record = Record { output_tokens_per_second: Some(f64::from(number)), ..complete(None) };
             done(0, 0, f64::from(number), record)
         });
-        let result = CellResult { targets: vec![speeds.collect()], span_s: 1.0, held_back: false };
+        let result = CellResult { targets: vec![speeds.collect()], span_s: 1.0, ..CellResult::default() };
         let cell = &plan(&[Load::Closed(1)]).cells[0];
         let block = block(cell, &Summary::new(&result, 0), None);
         let row = |name: &str| {
@@ -463,7 +507,7 @@ mod tests {
         let all = |tokens: [Option<u64>; 2]| CellResult {
             targets: vec![tokens.into_iter().map(|tokens| done(0, 0, 0.1, complete(tokens))).collect()],
             span_s: 4.0,
-            held_back: false,
+            ..CellResult::default()
         };
         let result = all([Some(100), Some(20)]);
         assert_eq!(Summary::new(&result, 0).total_tokens_per_second(), Some(30.0));
@@ -478,12 +522,38 @@ mod tests {
         let failed = |number| done(0, number, 0.1, Record { outcome: "upstream_5xx".to_owned(), ..Record::default() });
         let mut all: Vec<Done> = (0..3).map(failed).collect();
         all.push(done(0, 9, 0.1, complete(Some(5))));
-        let result = CellResult { targets: vec![all], span_s: 1.0, held_back: false };
-        let notes = notes(&Summary::new(&result, 0));
+        let result = CellResult { targets: vec![all], span_s: 1.0, ..CellResult::default() };
+        let cell = &plan(&[Load::Closed(1)]).cells[0];
+        let notes = notes(cell, &Summary::new(&result, 0));
         assert_eq!(
             notes[0],
             "1 of 4 complete, 3 upstream_5xx · 429 share 0 % · 1.00 requests/s · 5.00 tokens/s in total"
         );
         assert_eq!(notes[notes.len() - 2..], ["2 × status 503: 0", "1 × status 503: 1"]);
+    }
+
+    #[test]
+    fn what_percentiles_do_not_know_is_said_beside_them() {
+        let silent = || Record { ttft_s: None, client_ttft_s: None, ..Record::default() };
+        let mut all: Vec<Done> = (0..7).map(|number| done(0, number, 0.0985, complete(Some(5)))).collect();
+        for record in [silent(), silent(), Record { outcome: "complete".to_owned(), ..silent() }] {
+            all.push(Done { record, ..all[0].clone() });
+        }
+        let result = CellResult { targets: vec![all], span_s: 1.0, sized: vec![true], ..CellResult::default() };
+        let of = |load| notes(&plan(&[load]).cells[0], &Summary::new(&result, 0)).join("\n");
+        let open = of(Load::Open(5.0, Arrivals::Even));
+        assert!(
+            open.contains(
+                "3 of 10 had no first output, and TTFT's percentiles know nothing of them; 1 of them are complete answers"
+            ),
+            "{open}"
+        );
+        // 1.5 of 99.5 ms.
+        assert!(
+            open.contains("begun late by this program itself: p50 1.50 ms, at most 1.50 ms; 1.5 % of the client TTFT"),
+            "{open}"
+        );
+        assert!(open.contains("429 share 0 %") && !open.contains("made to size"), "{open}");
+        assert!(!of(Load::Closed(3)).contains("late"), "nothing is due");
     }
 }

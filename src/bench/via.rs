@@ -268,7 +268,7 @@ pub(super) fn json(plan: &Plan, targets: &[Target], joined: &Joined<'_>) -> Valu
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::clock::Stamp;
+    use crate::clock::{Nanos, Stamp};
 
     /// A request that took 300 ms to its first output at the client, 250 ms at the gauge, 180 ms at the provider.
     fn records(trace_id: &str, provider: bool) -> (Record, Record) {
@@ -290,13 +290,14 @@ mod tests {
             target: 0,
             number,
             due: Stamp::ORIGIN,
+            lag: Nanos::ZERO,
             end: Stamp::ORIGIN,
             record,
             trace_id,
             error: None,
         });
         Results {
-            cells: vec![CellResult { targets: vec![done.collect()], span_s: 1.0, held_back: false }],
+            cells: vec![CellResult { targets: vec![done.collect()], span_s: 1.0, ..CellResult::default() }],
             stopped: false,
         }
     }

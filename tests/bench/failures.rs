@@ -96,7 +96,9 @@ fn what_is_no_stream_has_no_ttft_and_says_so() {
     let text = texts(&output);
     assert!(output.status.success(), "{text}");
     assert!(
-        text.contains("3 complete answers had no output event (empty, or not a stream): no TTFT of them"),
+        text.contains(
+            "3 of 3 had no first output, and TTFT's percentiles know nothing of them; 3 of them are complete answers"
+        ),
         "{text}"
     );
 }
