@@ -166,6 +166,8 @@ pub struct Flags {
     pub informational_dropped: bool,
     /// The request's body was made to ask for usage, as its route says.
     pub asked_for_usage: bool,
+    /// Observed by `bench`, which is the client itself.
+    pub bench: bool,
 }
 
 /// Facts of the connections an exchange used.
@@ -236,6 +238,8 @@ pub struct Observation {
     pub status: Option<u16>,
     /// The response was a stream of events; before a head came: the request asked for one.
     pub stream: bool,
+    /// Whether the request asked for one; absent where it does not say, or was not read.
+    pub asked_stream: Option<bool>,
     /// How it ended.
     pub outcome: Outcome,
     /// The limit that fired.
@@ -294,6 +298,15 @@ pub struct Observation {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct ExchangeId(pub u64);
 
+impl ExchangeId {
+    /// The id that is written so; absent if it is not sixteen hexadecimal digits.
+    pub fn parse(text: &str) -> Option<Self> {
+        // What else a number may have (a sign) is no digit.
+        let digits = text.len() == 16 && text.bytes().all(|digit| digit.is_ascii_hexdigit());
+        u64::from_str_radix(text, 16).ok().filter(|_| digits).map(Self)
+    }
+}
+
 impl std::fmt::Display for ExchangeId {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{:016x}", self.0)
@@ -304,6 +317,11 @@ pub use self::stages::STAGES;
 
 /// Formulas that follow from the marks alone, so that a live exchange and its final record can't differ.
 impl Timeline {
+    /// Request: `request_end − request_head`. Absent if it was not received whole.
+    pub fn request_span(&self) -> Option<Nanos> {
+        Some(self.request_end?.since(self.request_head))
+    }
+
     /// Upstream TTFB: `first_byte − sent_last`. Absent without a body.
     pub fn ttfb(&self) -> Option<Nanos> {
         Some(self.first_byte?.since(self.sent_last?))
@@ -368,6 +386,7 @@ impl Observation {
             path: None,
             status: None,
             stream: false,
+            asked_stream: None,
             outcome,
             limit: None,
             model: None,
@@ -516,7 +535,7 @@ impl Observation {
     }
 
     /// Every flag by its name in records, derived ones included.
-    pub fn flags_named(&self) -> [(&'static str, bool); 14] {
+    pub fn flags_named(&self) -> [(&'static str, bool); 15] {
         [
             ("early_response", self.flags.early_response),
             ("hidden_reasoning", self.hidden_reasoning()),
@@ -532,6 +551,7 @@ impl Observation {
             ("server_ttft_of_head", self.facts.reported.ttft_of_head),
             ("server_ttft_behind_queue", self.facts.reported.ttft_behind_queue),
             ("asked_for_usage", self.flags.asked_for_usage),
+            ("bench", self.flags.bench),
         ]
     }
 }

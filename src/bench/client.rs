@@ -184,6 +184,7 @@ impl Client {
         seen.method = Some(Method::POST);
         seen.path = Some(target.path.path().to_owned());
         seen.trace_id = Some(ask.trace_id);
+        seen.flags.bench = true;
         let upload = Arc::new(Upload::default());
         upload.add(ask.body.len() as u64);
         let (recorder, handles) = (&self.shared.recorder, &target.handles);

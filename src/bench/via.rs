@@ -273,9 +273,9 @@ mod tests {
     /// A request that took 300 ms to its first output at the client, 250 ms at the gauge, 180 ms at the provider.
     fn records(trace_id: &str, provider: bool) -> (Record, Record) {
         let client = r#"{"outcome":"complete","ttft_s":0.3,"duration_s":1.31,"stages_s":{"first_output_wait":0.3}}"#;
-        let gauge = r#"{"outcome":"complete","ttft_s":0.25,"duration_s":1.25,"client_ttft_s":0.29,
-            "overhead_s":{"request":0.001,"first_output":0.002},
-            "stages_s":{"dns":0.0,"tcp":0.02,"tls":0.007,"pool_wait":0.0,"receive":0.01,"first_output_wait":0.25}}"#;
+        let gauge = r#"{"outcome":"complete","ttft_s":0.25,"duration_s":1.25,"client_ttft_s":0.295,
+            "request_s":0.015,"overhead_s":{"request":0.001,"first_output":0.002},
+            "stages_s":{"dns":0.0,"tcp":0.02,"tls":0.007,"pool_wait":0.0,"receive":0.01,"gateway_request":0.003,"first_output_wait":0.25}}"#;
         let (client, mut gauge) = (Record::parse(client).unwrap(), Record::parse(gauge).unwrap());
         gauge.trace_id = Some(trace_id.to_owned());
         if provider {
@@ -333,9 +333,11 @@ mod tests {
             (ms("client − gauge"), ms("outside server"), ms("outside server, by the client")),
             (50.0, 70.0, 120.0)
         );
-        let parts = ["the way", "gauge, request", "gauge, connection", "gauge, first output"].map(ms);
-        assert_eq!(parts, [20.0, 1.0, 27.0, 2.0]);
-        assert_eq!(parts.iter().sum::<f64>(), 50.0, "the four are the whole");
+        // Five of the dial's 27 ms went by while the body still came: they are no wait of the request, and not the way's.
+        let parts =
+            ["the way", "gauge, request", "gauge, waiting", "gauge's TTFT", "gauge, first output", "gauge, not taken"];
+        assert_eq!(parts.map(ms), [20.0, 1.0, 24.0, 250.0, 2.0, 3.0]);
+        assert_eq!(ms("client's TTFT"), 300.0);
     }
 
     #[test]

@@ -391,7 +391,7 @@ fn outcomes(report: &Report) -> Option<Figure> {
 const STAGE_KINDS: [(&str, &str, &[&str]); 5] = [
     ("g0", "connecting: retry, dns, tcp, tls, pool_wait", &["retry", "dns", "tcp", "tls", "pool_wait"]),
     ("g1", "the client's side: upload, receive, client_stall", &["upload", "receive", "client_stall"]),
-    ("g2", "the gauge's own: gateway_request, gateway_response", &["gateway_request", "gateway_response"]),
+    ("g2", "own time: gateway_request, gateway_response", &["gateway_request", "gateway_response"]),
     ("g3", "first_output_wait: the provider, and the way there and back", &["first_output_wait"]),
     ("g4", "generation and tail: output came, and what followed it", &["generation", "tail"]),
 ];

@@ -42,7 +42,7 @@ pub(super) struct Report {
 }
 
 /// What the report is made of.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Default, Debug, Serialize)]
 pub(super) struct Scope {
     pub(super) files: Vec<String>,
     /// Flag and value.
@@ -54,6 +54,8 @@ pub(super) struct Scope {
     pub(super) to: Option<String>,
     #[serde(flatten)]
     pub(super) lines: Lines,
+    /// Of the requests, those that `bench` measured, as a client: there was no gauge.
+    pub(super) by_bench: u64,
 }
 
 /// The figures of an upstream and model.
@@ -77,6 +79,8 @@ pub(super) struct Pair {
     pub(super) client_ttft_s: Quantiles,
     /// After the first token.
     pub(super) output_tokens_per_second: Quantiles,
+    /// Output tokens over the upstream duration, of complete requests.
+    pub(super) end_to_end_tokens_per_second: Quantiles,
     pub(super) tpot_s: Quantiles,
     /// From the request's departure to the end of the response, of complete requests.
     pub(super) duration_s: Quantiles,
@@ -184,7 +188,6 @@ impl Report {
         let slices = |key: &dyn Fn(&Row) -> Option<String>| slices(log, &by_pair, key);
         let text = |name: Option<Name>| name.map(|name| log.text(name).to_owned());
         let complete = |row: &Row| log.text(row.outcome) == "complete";
-        let stamps = log.stamps.iter().map(|((client, upstream), n)| (format!("{client}/{upstream}"), *n));
         let mut report = Self {
             streamgauge: env!("CARGO_PKG_VERSION"),
             pairs: by_pair.iter().map(|(pair, rows)| pair_of(log, *pair, rows)).collect(),
@@ -195,15 +198,29 @@ impl Report {
             sessions: sessions::of(log),
             upstreams: upstreams(log),
             server_reported: by_pair.iter().filter_map(|(pair, rows)| reported(log, *pair, rows)).collect(),
-            stamps: stamps.collect(),
+            stamps: log.stamps.clone(),
             flags: log.flags.clone(),
             limits: log.limits.clone(),
             scope,
         };
         let times = || log.rows.iter().filter_map(Row::time);
+        report.scope.by_bench = log.by_bench;
         report.scope.from = times().min_by(f64::total_cmp).map(instant);
         report.scope.to = times().max_by(f64::total_cmp).map(instant);
         report
+    }
+}
+
+impl Report {
+    /// Of two texts the one that is true: of a gauge's records, or of `bench`'s where there are no others.
+    pub(super) fn either(&self, of_a_gauge: &'static str, of_bench: &'static str) -> &'static str {
+        if self.scope.all_by_bench() { of_bench } else { of_a_gauge }
+    }
+}
+
+impl Scope {
+    pub(super) fn all_by_bench(&self) -> bool {
+        self.by_bench > 0 && self.by_bench == self.lines.requests
     }
 }
 
@@ -258,6 +275,7 @@ fn pair_of(log: &Log, pair: usize, rows: &[&Row]) -> Pair {
         answer_ttft_s: column(rows, Column::AnswerTtft),
         client_ttft_s: column(rows, Column::ClientTtft),
         output_tokens_per_second: column(rows, Column::Speed),
+        end_to_end_tokens_per_second: column(&complete, Column::EndToEndSpeed),
         tpot_s: column(rows, Column::Tpot),
         duration_s: column(&complete, Column::Duration),
         client_duration_s: column(&complete, Column::ClientDuration),
@@ -401,13 +419,24 @@ mod tests {
             r#"{"stream":true,"outcome":"client_gone","stages_s":{"first_output_wait":0.5}}"#,
             r#"{"stream":true,"outcome":"client_gone","ttft_s":0.1}"#,
             r#"{"stream":false,"outcome":"complete","endpoint":"chat"}"#,
+            r#"{"stream":false,"asked_stream":false,"outcome":"rate_limited","endpoint":"chat","status":429}"#,
         ]);
         let rows: Vec<&Row> = log.rows.iter().collect();
         let pair = pair_of(&log, 0, &rows);
-        assert_eq!((pair.requests, pair.streams, pair.streams_assumed), (6, 5, 1));
+        assert_eq!((pair.requests, pair.streams, pair.streams_assumed), (7, 5, 1));
         let counts: Vec<_> =
             pair.deadlines.iter().map(|Deadline { met, missed, left, .. }| [*met, *missed, *left]).collect();
         assert_eq!(counts, [[2, 3, 0], [2, 2, 1], [3, 1, 1]]);
+    }
+
+    #[test]
+    fn a_refused_request_for_a_stream_is_one_and_one_for_a_document_is_none() {
+        let log = Log::of(&[
+            r#"{"stream":false,"asked_stream":true,"outcome":"rate_limited","endpoint":"chat","status":429}"#,
+            r#"{"stream":false,"asked_stream":false,"outcome":"upstream_4xx","endpoint":"chat","status":400}"#,
+        ]);
+        let pair = pair_of(&log, 0, &log.rows.iter().collect::<Vec<_>>());
+        assert_eq!((pair.streams, pair.streams_assumed, pair.deadlines[0].missed), (1, 0, 1));
     }
 
     #[test]

@@ -46,6 +46,15 @@ pub(super) fn about(scope: &Scope) -> Vec<String> {
         let filters: Vec<_> = scope.filters.iter().map(|(flag, value)| format!("{flag} {value}")).collect();
         about.push(format!("only {}: {} records were left out", filters.join(" "), lines.filtered));
     }
+    if scope.all_by_bench() {
+        about.push("measured by streamgauge bench, which is the client: no gauge has seen them".to_owned());
+    } else if scope.by_bench > 0 {
+        about.push(format!(
+            "{} of them were measured by streamgauge bench, which is the client: what is said of the gauge is bench's there, and \
+             client times count from when a request was due",
+            scope.by_bench
+        ));
+    }
     if lines.tunnels > 0 {
         about.push(format!("{} tunnels are left out: they have no latency", lines.tunnels));
     }

@@ -20,7 +20,7 @@ pub(crate) fn compare(report: &Value, records: &[Value]) {
         for key in ["ttft_s", "answer_ttft_s", "client_ttft_s", "output_tokens_per_second", "tpot_s", "max_gap_s"] {
             spread(&pair[key], &numbers(&own, key), key);
         }
-        for key in ["duration_s", "client_duration_s"] {
+        for key in ["duration_s", "client_duration_s", "end_to_end_tokens_per_second"] {
             spread(&pair[key], &numbers(&complete, key), key);
         }
         for (outcome, n) in pair["outcomes"].as_object().unwrap() {
@@ -74,7 +74,7 @@ fn spread(figure: &Value, values: &[f64], what: &str) {
 
 /// A failure that was answered without a stream counts as one where there are streams.
 fn deadlines(pair: &Value, own: &[&Value]) {
-    let any = own.iter().any(|record| record["stream"] == true);
+    let any = own.iter().any(|record| record.get("asked_stream").unwrap_or(&record["stream"]) == true);
     let generates = |record: &Value| {
         ["chat", "completions", "responses", "messages", "generate", "realtime"]
             .iter()
@@ -85,8 +85,10 @@ fn deadlines(pair: &Value, own: &[&Value]) {
         let seconds = deadline["deadline_s"].as_f64().unwrap();
         let (mut met, mut missed, mut left) = (0, 0, 0);
         for record in own {
-            let assumed = any && record["stream"] == false && record["outcome"] != "complete" && generates(record);
-            if record["stream"] == false && !assumed {
+            let said = record.get("asked_stream").and_then(Value::as_bool);
+            let streamed = record["stream"] == true;
+            let assumed = any && said.is_none() && !streamed && record["outcome"] != "complete" && generates(record);
+            if !said.unwrap_or(streamed) && !assumed {
                 continue;
             }
             let clients = record["outcome"] == "client_gone" || record["outcome"] == "client_error";

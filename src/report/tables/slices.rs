@@ -60,7 +60,10 @@ fn section(
             Head("tokens/s p50", "output tokens per second after the first"),
             Head(
                 "client\u{a0}duration p50",
-                "of complete requests, from the request head's arrival to the last byte's departure",
+                report.either(
+                    "of complete requests, from the request head's arrival to the last byte's departure",
+                    "of complete requests, from when one was due or begun to its end",
+                ),
             ),
         ],
     );

@@ -50,9 +50,14 @@ pub(super) fn stages(report: &Report) -> Section {
     Section {
         id: "stages",
         title: "Where the time went",
-        note: "Wall time runs from the request head's arrival to the end of everything. Up to the request's departure it is \
-               connecting and uploading; first_output_wait is the provider and the way there and back; the gauge's own time is \
-               gateway_request and gateway_response. Stages without any time are left out.",
+        note: report.either(
+            "Wall time runs from the request head's arrival to the end of everything. Up to the request's departure it is \
+             connecting and uploading; first_output_wait is the provider and the way there and back; the gauge's own time is \
+             gateway_request and gateway_response. Stages without any time are left out.",
+            "Wall time runs from when a request was due or begun to its end. Up to the request's departure it is connecting \
+             and uploading; first_output_wait is the provider and the way there and back; bench's own time, by which it \
+             begins late too, is gateway_request and gateway_response. Stages without any time are left out.",
+        ),
         tables: vec![table],
         below: below.collect(),
     }
@@ -157,7 +162,7 @@ pub(super) fn overhead(report: &Report) -> Section {
         2,
         [
             UPSTREAM,
-            Head("overhead", "the gauge's own time"),
+            Head("overhead", report.either("the gauge's own time", "bench's own time")),
             N,
             Head("p50", "half of the requests have no more"),
             Head("p99", "99 in 100 have no more"),
@@ -191,7 +196,7 @@ pub(super) fn overhead(report: &Report) -> Section {
     }
     Section {
         id: "overhead",
-        title: "What the gauge itself added",
+        title: report.either("What the gauge itself added", "What bench itself added"),
         note: "Socket to socket: from the arrival of bytes to the return of the write that took them, less any wait for the other side.",
         tables: vec![table],
         below,
