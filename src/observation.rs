@@ -197,15 +197,6 @@ pub struct Network {
     pub retransmits: Option<u32>,
 }
 
-impl Network {
-    /// A newer look; what was sent again adds up.
-    pub fn look_again(&mut self, now: Self) {
-        let both = self.retransmits.zip(now.retransmits).map(|(before, more)| before.saturating_add(more));
-        let retransmits = both.or(now.retransmits).or(self.retransmits);
-        *self = Self { rtt: now.rtt.or(self.rtt), min_rtt: now.min_rtt.or(self.min_rtt), retransmits };
-    }
-}
-
 /// Sums over the output events' own overhead, socket to socket.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct EventOverhead {

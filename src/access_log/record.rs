@@ -109,6 +109,7 @@ pub fn record_json(observation: &Observation) -> String {
         let Connection { client, upstream, .. } = &o.connection;
         connection.seconds("client_rtt_s", client.rtt);
         connection.seconds("client_min_rtt_s", client.min_rtt);
+        connection.plain("client_retransmits", client.retransmits);
         connection.seconds("upstream_rtt_s", upstream.rtt);
         connection.seconds("upstream_min_rtt_s", upstream.min_rtt);
         connection.plain("upstream_retransmits", upstream.retransmits);

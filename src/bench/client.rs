@@ -341,6 +341,9 @@ async fn read(
         if let Some(exchange) = open.exchange() {
             exchange.data(arrival, bytes, Nanos::ZERO);
             arrived(exchange, clock);
+            if exchange.so_far().timeline.first_output_delivered.is_some() {
+                open.look_at_network();
+            }
         }
         if body.is_end_stream() {
             return Ok(arrival);
