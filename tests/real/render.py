@@ -20,7 +20,7 @@ import boards
 import grafana
 import packages
 from monitoring import prometheus, until
-from parts import HERE, Fault, check, table
+from parts import HERE, Fault, check, stop, table
 from playwright.sync_api import sync_playwright
 from rendered import NOTHING, PANELS, Shown, overridden
 from traffic import Traffic, gauge
@@ -52,7 +52,7 @@ BUNDLE = [
 
 def prove(parts):
     url = served(parts, bundled(parts))
-    server, began, busy, ended = fed(parts)
+    server, began, ended = fed(parts)
     PICTURES.mkdir(parents=True, exist_ok=True)
     rows = [["board", "panels", "with data", "series drawn", "values shown", "in their colour", "threshold lines"]]
     with sync_playwright() as playwright:
@@ -61,7 +61,7 @@ def prove(parts):
             if MINUTES and name not in PICTURED:
                 continue
             with browser.new_page(viewport={"width": WIDTH, "height": 1000}, timezone_id="UTC") as page:
-                shown = drawn(page, url, server, board, began, busy)
+                shown = drawn(page, url, server, board, began, ended)
                 page.screenshot(path=PICTURES / f"{name}.png", clip=TOP if MINUTES else None)
                 rows.append([name, *judged(shown, board)])
         board = grafana.dashboards()["overview"]
@@ -155,31 +155,27 @@ QUIET = 6
 
 
 def fed(parts):
-    """A Prometheus that has seen the gauge before, during and behind traffic of every kind, and when that was."""
+    """A Prometheus that has seen the gauge before and during traffic of every kind, and from when to when that was."""
     port, admin, timings, _ = gauge(parts)
-    rules = parts.file("rules")
-    generate = [
-        sys.executable,
-        grafana.FOLDER / "generate",
-        "--out",
-        rules,
-        "--time-scale",
-        "1" if MINUTES else str(SCALE),
-    ]
+    rules, storage = parts.file("rules"), parts.file("storage")
+    scale = "1" if MINUTES else str(SCALE)
+    generate = [sys.executable, grafana.FOLDER / "generate", "--out", rules, "--time-scale", scale]
     subprocess.run(list(map(str, generate)), check=True, stdout=subprocess.DEVNULL, stdin=subprocess.DEVNULL)
-    server = prometheus(parts, [f"127.0.0.1:{admin}"], sorted(rules.glob("rules/*.yml")), "1s")
-    until(
-        "Prometheus has pages from before all traffic",
-        lambda: server.query(f'count_over_time(up{{job="streamgauge"}}[1m]) > {QUIET}'),
-        60,
-    )
+    server = prometheus(parts, [f"127.0.0.1:{admin}"], sorted(rules.glob("rules/*.yml")), "1s", storage)
+    early = f'count_over_time(up{{job="streamgauge"}}[1m]) > {QUIET}'
+    until("Prometheus has pages from before all traffic", lambda: server.query(early), 60)
     began = time.time()
-    (Calm(port, timings, MINUTES * 60) if MINUTES else Traffic(port, timings, SECONDS)).run()
-    ended = time.time()
-    until(
-        "Prometheus has what came last", lambda: server.query(f'timestamp(up{{job="streamgauge"}} == 1) > {ended}'), 30
-    )
-    return server, began, ended if MINUTES else boards.busy_at(server, began, ended), ended
+    if MINUTES:
+        Calm(port, timings).run(MINUTES * 60, lambda: None)
+        ended = time.time()
+    else:
+        enough = functools.partial(until, "what is rare has come twice", lambda: boards.enough(server), 150)
+        Traffic(port, timings).run(SECONDS, enough)
+        quiet = time.time()
+        ended = until("Prometheus has what came last, and an alert", lambda: boards.settled(server, quiet), 60)
+    # All is in its storage. Without rules there is more time for questions.
+    stop(server.process)
+    return prometheus(parts, storage=storage), began, ended
 
 
 class Calm(Traffic):
@@ -189,7 +185,7 @@ class Calm(Traffic):
         time.sleep(self.chance.uniform(0, 2))
         super().ask(*asked, **more)
 
-    def hung(self, pair):
+    def hang(self, pair):
         pass
 
 
