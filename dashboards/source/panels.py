@@ -237,6 +237,7 @@ def table(title, description, columns, keys=("upstream", "model"), order=None, l
     overrides = [named(head, *cell(*column[1:])) for head, column in columns.items()]
     # A label that a row does not have is no missing number.
     overrides += [named(key, prop("noValue", NO_LABEL)) for key in keys]
+    overrides.append(named(keys[0], prop("custom.minWidth", 170)))  # the longest names
     if links:
         overrides.append(named(keys[0], prop("links", list(links))))
     transformations = [{"id": "merge", "options": {}}, organized(columns, keys)]
