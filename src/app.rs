@@ -222,7 +222,8 @@ impl App {
         let timings = config.client_timings.as_ref();
         let client_timings = timings.map(|timings| ClientTimings::bind(timings, Arc::clone(&recorder))).transpose()?;
         let admin =
-            config.admin.map(|address| Admin::bind(address, recorder, Arc::clone(&ready), clock)).transpose()?;
+            config.admin.map(|address| Admin::bind(address, &config.admin_access, recorder, Arc::clone(&ready), clock));
+        let admin = admin.transpose()?;
         let drain_timeout = config.limits.drain_timeout;
         Ok(Self { gateway: Arc::new(gateway), listeners, admin, client_timings, ready, drain_timeout })
     }
@@ -266,6 +267,10 @@ impl App {
         }
         if let Some(address) = self.admin_address() {
             tracing::info!("metrics at http://{address}/metrics");
+            tracing::info!("live page at http://{address}/");
+            if config.admin_access.token_file.is_none() && !address.ip().is_loopback() {
+                tracing::warn!("anyone who reaches {address} can read who asks for what: set admin.token_file");
+            }
         }
         if let Some(address) = self.client_timings_address() {
             tracing::info!("clients send their timings to http://{address}/client-timings");

@@ -145,9 +145,12 @@ pub struct RunArgs {
         value_parser = truth
     )]
     pub exchange_id: bool,
-    /// Where /metrics, /exchanges, /healthz and /readyz are served, or `off` [default: 127.0.0.1:9464]
+    /// Where the live page, /metrics, /exchanges, /healthz and /readyz are served, or `off` [default: 127.0.0.1:9464]
     #[arg(long, value_name = "ADDR", env = "STREAMGAUGE_ADMIN", hide_env_values = true)]
     pub admin: Option<String>,
+    /// File with a token that readers of the live page and of /exchanges must send [default: they need none]
+    #[arg(long, value_name = "FILE", env = "STREAMGAUGE_ADMIN_TOKEN_FILE", hide_env_values = true)]
+    pub admin_token_file: Option<String>,
     /// Where clients send in what they measured themselves (POST /client-timings), or `off` [default: off]
     #[arg(long, value_name = "ADDR", env = "STREAMGAUGE_CLIENT_TIMINGS", hide_env_values = true)]
     pub client_timings: Option<String>,
@@ -195,6 +198,7 @@ impl RunArgs {
             kernel_stamps: one(&self.kernel_stamps),
             upstreams: many(&self.upstream),
             admin: one(&self.admin),
+            admin_token_file: one(&self.admin_token_file),
             client_timings: one(&self.client_timings),
             access_log: one(&self.access_log),
             log_level: one(&self.log_level),

@@ -39,7 +39,7 @@
 //! | 4 upstream | [`upstream`], [`upload`] | connections with their timings, lent as leases; the request's way up |
 //! | 5 tap | [`exchange`], [`tap`], [`tunnel`] | the measuring machine of one exchange; the bodies that feed it; what follows a 101, and the turns in it |
 //! | 6 proxy | [`forward`], [`proxy`], [`server`] | header hygiene; the six phases; one client connection |
-//! | 7 program | [`admin`], [`health`], [`sim`], [`app`], [`demo`], [`bench`], [`report`], [`cli`] | `/metrics`, the last exchanges and readiness, and what clients measured; asking for it from outside; the simulated provider; start, run, drain; the demo; the client's ruler; what a log comes to; the command line |
+//! | 7 program | [`admin`], [`health`], [`sim`], [`app`], [`demo`], [`bench`], [`report`], [`cli`] | the live page, `/metrics`, the last exchanges and readiness, and what clients measured; asking for it from outside; the simulated provider; start, run, drain; the demo; the client's ruler; what a log comes to; the command line |
 //!
 //! # Invariants
 //!

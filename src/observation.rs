@@ -526,7 +526,7 @@ impl Observation {
     }
 
     /// Every flag by its name in records, derived ones included.
-    pub fn flags_named(&self) -> [(&'static str, bool); 15] {
+    pub fn flags_named(&self) -> [(&'static str, bool); 16] {
         [
             ("early_response", self.flags.early_response),
             ("hidden_reasoning", self.hidden_reasoning()),
@@ -536,6 +536,7 @@ impl Observation {
             ("tainted", self.flags.tainted),
             ("observer_off", self.observer_off.is_some()),
             ("partial", self.flags.partial),
+            ("ttft_upper_bound", self.cadence.first_shared()),
             ("retried", self.retried()),
             ("overhead_lower_bound", self.flags.overhead_lower_bound),
             ("informational_dropped", self.flags.informational_dropped),

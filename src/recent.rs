@@ -120,8 +120,29 @@ impl Recent {
     /// The newest that `wanted` takes, newest first, at most `most`. Looks through the ring a few at a time, so that no
     /// worker that has finished an exchange waits for the whole of it; what is pushed meanwhile is not seen.
     pub fn newest(&self, most: usize, wanted: impl Fn(&Remembered) -> bool) -> Vec<Arc<Remembered>> {
+        self.before(self.pushed(), most, wanted)
+    }
+
+    /// Room for how many there is.
+    pub const fn capacity(&self) -> usize {
+        self.capacity
+    }
+
+    /// How many were ever pushed.
+    pub fn pushed(&self) -> u64 {
+        self.ring().pushed
+    }
+
+    /// Those pushed after the first `seen` and before the `pushed`th, as far as they are still here: newest first, at most
+    /// `most`.
+    pub fn between(&self, seen: u64, pushed: u64, most: usize) -> Vec<Arc<Remembered>> {
+        let fresh = usize::try_from(pushed.saturating_sub(seen)).unwrap_or(usize::MAX);
+        self.before(pushed, most.min(fresh), |_| true)
+    }
+
+    fn before(&self, number: u64, most: usize, wanted: impl Fn(&Remembered) -> bool) -> Vec<Arc<Remembered>> {
         let mut found = Vec::new();
-        let mut before = self.ring().pushed;
+        let mut before = number;
         while found.len() < most {
             let some = self.ring().before(before);
             if some.is_empty() {
@@ -178,6 +199,22 @@ mod tests {
         assert_eq!(ids(&recent.newest(70, |_| true)), all[..70]);
         assert_eq!(ids(&recent.newest(2, |exchange| exchange.observation.id.0 % 100 == 0)), [1_000, 900]);
         assert!(recent.newest(0, |_| true).is_empty());
+    }
+
+    #[test]
+    fn what_is_new_since_a_look_is_had_once() {
+        let recent = Recent::new(200);
+        push(&recent, 1..=150);
+        let seen = recent.pushed();
+        assert!(recent.between(seen, recent.pushed(), 10).is_empty());
+        push(&recent, 151..=153);
+        let pushed = recent.pushed();
+        push(&recent, 154..=154);
+        assert_eq!(ids(&recent.between(seen, pushed, 10)), [153, 152, 151], "what came later is for the next look");
+        assert_eq!(ids(&recent.between(seen, pushed, 2)), [153, 152]);
+        assert_eq!(ids(&recent.between(pushed, recent.pushed(), 10)), [154]);
+        push(&recent, 155..=1_000);
+        assert_eq!(recent.between(pushed, recent.pushed(), 1_000).len(), 200, "as many as are still here");
     }
 
     #[test]

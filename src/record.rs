@@ -18,8 +18,8 @@ use std::{
 use http::HeaderMap;
 use prometheus::{IntCounter, core::Collector as _};
 
-use self::pair::Shared;
 pub use self::pair::{Pair, UpstreamHandles};
+use self::{pair::Shared, room::Present};
 pub use crate::metrics::Exemplar;
 use crate::{
     access_log::AccessLog,
@@ -61,12 +61,33 @@ pub struct Recorder {
 #[derive(Debug)]
 pub struct Started {
     pair: Arc<Pair>,
-    head: Stamp,
     load: u32,
-    ticket: Option<u64>,
+    ticket: u64,
     clock: Clock,
-    tunnel: bool,
     left: bool,
+}
+
+/// An exchange in flight whose model is known, as it stands at the moment.
+#[derive(Clone, Debug)]
+pub struct Running {
+    /// Its upstream's name.
+    pub upstream: Arc<str>,
+    /// The model as requested.
+    pub model: Option<Arc<str>>,
+    /// The model it is counted under.
+    pub counted: Arc<str>,
+    /// Tells it from the others that are counted there.
+    pub ticket: u64,
+    /// Its `request_head`.
+    pub head: Stamp,
+    /// The request's departure; absent before it.
+    pub sent: Option<Stamp>,
+    /// Time to first token; absent before the first output.
+    pub ttft: Option<Nanos>,
+    /// The request asks for a stream, and no output has come yet.
+    pub waits: bool,
+    /// It has become a tunnel.
+    pub tunnel: bool,
 }
 
 /// Which declared workloads a request's headers fit, by name.
@@ -151,8 +172,9 @@ impl Recorder {
     /// counted back to `request_head`. `facts.stream == Some(true)` puts it into the waiting room.
     pub fn started(&self, upstream: &Arc<UpstreamHandles>, facts: &RequestFacts, request_head: Stamp) -> Started {
         let pair = upstream.pair(facts.model.as_deref(), false);
-        let (load, ticket) = pair.enter(request_head, facts.stream == Some(true));
-        Started { pair, head: request_head, load, ticket, clock: self.clock, tunnel: false, left: false }
+        let model = facts.model.as_deref().map(Arc::from);
+        let (load, ticket) = pair.enter(Present::new(request_head, model, facts.stream == Some(true)));
+        Started { pair, load, ticket, clock: self.clock, left: false }
     }
 
     /// Handles for an exchange whose head has come; a 2xx answer admits the model as a label value.
@@ -208,6 +230,15 @@ impl Recorder {
         }
     }
 
+    /// Those in flight whose model is known, in no order.
+    pub fn running(&self) -> Vec<Running> {
+        let mut running = Vec::new();
+        for pair in self.pairs() {
+            pair.running(&mut running);
+        }
+        running
+    }
+
     /// The last exchanges.
     pub const fn recent(&self) -> &Recent {
         &self.recent
@@ -241,9 +272,7 @@ impl Recorder {
 
     /// The exposition for `/metrics`, in OpenMetrics or in text 0.0.4. Reads `/proc`: not for a worker's thread.
     pub fn encode(&self, openmetrics: bool, now: Stamp) -> String {
-        let upstreams: Vec<_> =
-            self.upstreams.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect();
-        for pair in upstreams.iter().chain([&self.nowhere]).flat_map(|upstream| upstream.pairs()) {
+        for pair in self.pairs() {
             pair.refresh(now);
         }
         #[cfg(target_os = "linux")]
@@ -252,6 +281,11 @@ impl Recorder {
         let process = Vec::new();
         let format = if openmetrics { Format::OpenMetrics } else { Format::Text };
         encode(self.shared.catalogue.families(), &process, format)
+    }
+
+    fn pairs(&self) -> Vec<Arc<Pair>> {
+        let upstreams = self.upstreams.read().unwrap_or_else(PoisonError::into_inner);
+        upstreams.values().chain([&self.nowhere]).flat_map(|upstream| upstream.pairs()).collect()
     }
 
     /// Has the access log write out what it still holds and end, and blocks until that is done, but not longer than
@@ -269,37 +303,27 @@ impl Started {
 
     /// The request has left: from here on it waits for its first output. Again for each attempt.
     pub fn sent(&self, sent_last: Stamp) {
-        if let Some(ticket) = self.ticket {
-            self.pair.room().sent(ticket, sent_last);
-        }
+        self.pair.room().sent(self.ticket, sent_last);
     }
 
     /// The first output came: deadlines are met or missed, it leaves the waiting room. Once; later calls do nothing.
     pub fn first_output(&self, ttft: Nanos) {
-        let Some(ticket) = self.ticket else { return };
-        let waiting = self.pair.room().served(ticket);
+        let waiting = self.pair.room().served(self.ticket, ttft);
         if let Some(waiting) = waiting {
             self.pair.served(waiting, ttft);
         }
     }
 
     /// It has become a tunnel, which is nobody's load: exchanges that start from here on do not count it.
-    pub fn tunnelled(&mut self) {
-        if !std::mem::replace(&mut self.tunnel, true) {
-            self.pair.room().tunnelled();
-        }
+    pub fn tunnelled(&self) {
+        self.pair.room().tunnelled(self.ticket);
     }
 
     fn leave(&mut self, end: Stamp, outcome: Option<Outcome>) {
         if std::mem::replace(&mut self.left, true) {
             return;
         }
-        let mut room = self.pair.room();
-        if self.tunnel {
-            room.tunnel_leaves();
-        }
-        let waiting = room.leave(self.head, self.ticket, end);
-        drop(room);
+        let waiting = self.pair.room().leave(self.ticket, end);
         if let Some(waiting) = waiting {
             self.pair.unserved(waiting, end, outcome);
         }

@@ -141,6 +141,7 @@ pub struct Cadence {
     max_gap: Option<Nanos>,
     gaps: u64,
     coalesced: u64,
+    first_shared: bool,
     spread: Option<Box<[u32; SPREAD]>>,
 }
 
@@ -156,6 +157,7 @@ impl Cadence {
         let gap = arrival.since(last);
         if gap == Nanos::ZERO {
             self.coalesced += 1;
+            self.first_shared |= self.gaps == 0;
             return None;
         }
         self.gaps += 1;
@@ -189,6 +191,18 @@ impl Cadence {
     /// Output events that came in the same read as the one before.
     pub const fn coalesced(&self) -> u64 {
         self.coalesced
+    }
+
+    /// The read that brought the first output event brought more of them. A socket says when the last of what it holds came:
+    /// the first output came then or earlier.
+    pub const fn first_shared(&self) -> bool {
+        self.first_shared
+    }
+
+    /// How many gaps lie between two lengths, the shorter one included: shortest first, without those that have none.
+    pub fn spread(&self) -> impl Iterator<Item = (Nanos, Nanos, u32)> {
+        let counts = self.spread.iter().flat_map(|spread| spread.iter().enumerate()).filter(|(_, count)| **count > 0);
+        counts.map(|(index, count)| (Nanos(bucket_start(index)), Nanos(bucket_start(index + 1)), *count))
     }
 
     /// The gap below which a share `q` (0 to 1) of the gaps lie; absent without a gap. Never above the longest gap.
@@ -237,6 +251,17 @@ mod tests {
         assert_eq!(cadence.output(at(150)), Some(Nanos(50)));
         assert_eq!((cadence.gaps(), cadence.coalesced()), (1, 1));
         assert_eq!(cadence.max_gap(), Some(Nanos(50)));
+        assert!(cadence.first_shared());
+    }
+
+    #[test]
+    fn the_first_output_shares_its_read_only_with_what_came_before_any_gap() {
+        let mut cadence = Cadence::default();
+        cadence.output(at(100));
+        cadence.output(at(150));
+        cadence.output(at(150));
+        assert_eq!(cadence.coalesced(), 1);
+        assert!(!cadence.first_shared());
     }
 
     #[test]
@@ -244,7 +269,17 @@ mod tests {
         let mut cadence = Cadence::default();
         cadence.output(at(100));
         assert_eq!(cadence.max_gap(), None);
-        assert_eq!(cadence.quantile(0.5), None);
+        assert_eq!((cadence.quantile(0.5), cadence.spread().count()), (None, 0));
+    }
+
+    #[test]
+    fn the_spread_has_every_gap_once() {
+        let mut cadence = Cadence::default();
+        for nanos in [1, 2_000_001, 4_000_001, 1_004_000_001] {
+            cadence.output(at(nanos));
+        }
+        let [(from, to, 2), (later, _, 1)] = cadence.spread().collect::<Vec<_>>()[..] else { panic!("{cadence:?}") };
+        assert!(from.0 <= 2_000_000 && 2_000_000 < to.0 && to < later && later.0 <= 1_000_000_000);
     }
 
     #[test]

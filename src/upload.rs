@@ -168,7 +168,7 @@ impl Upload {
 
     /// The exchange has become a tunnel.
     pub fn tunnelled(&self) {
-        if let Some(started) = &mut self.start().started {
+        if let Some(started) = &self.start().started {
             started.tunnelled();
         }
     }

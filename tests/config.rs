@@ -112,7 +112,7 @@ fn the_commented_file_knows_every_key_and_its_examples_load() {
 fn a_full_configuration_writes_back_equal() {
     let full = "workers = 3\nkernel_stamps = false\naccess_log = \"-\"\nlog_level = \"warn,streamgauge=debug\"\nsession_header = \"X-Session\"\n\
         listen = \"127.0.0.1:0\"\n[[listeners]]\naddress = \"[::1]:8443\"\ncertificate = \"c.pem\"\nkey = \"k.pem\"\n\
-        [admin]\naddress = \"off\"\n[client_timings]\naddress = \"[::1]:9466\"\ntoken_file = \"t\"\n\
+        [admin]\naddress = \"off\"\ntoken_file = \"a\"\nallowed_hosts = [\"Gauge.Example\", \"::1\"]\n[client_timings]\naddress = \"[::1]:9466\"\ntoken_file = \"t\"\n\
         allowed_origins = [\"https://A.example:443\", \"http://localhost:3000\"]\n\
         [[upstreams]]\nname = \"a\"\nurl = \"https://[::1]:8444/v1/\"\nprovider = \"anthropic\"\nca_file = \"ca.pem\"\n\
         roots = \"platform\"\nclient_certificate = \"cc.pem\"\nclient_key = \"ck.pem\"\nhttp = \"2\"\n\
@@ -142,6 +142,8 @@ fn a_full_configuration_writes_back_equal() {
     assert_eq!(config.metrics.workloads[0].input_tokens, (16, 20));
     assert_eq!(config.metrics.workloads[0].output_tokens, (0, u64::MAX));
     assert_eq!(config.admin, None);
+    assert_eq!(config.admin_access.token_file, Some("a".into()));
+    assert_eq!(config.admin_access.allowed_hosts, ["gauge.example", "::1"]);
     let timings = config.client_timings.as_ref().unwrap();
     assert_eq!(timings.allowed_origins, ["https://a.example", "http://localhost:3000"]);
     assert_eq!(read(&config.effective_toml()).as_ref(), Ok(&config));
@@ -189,7 +191,7 @@ fn flags_replace_what_the_file_says() {
     assert_eq!(written.listeners.len(), 2);
     let config = args(&format!(
         "streamgauge --config {file} --listen 127.0.0.1:1,127.0.0.1:2 --listen 127.0.0.1:3 --admin off --workers 2 \
-         --kernel-stamps false --client-timings 127.0.0.1:4 \
+         --kernel-stamps false --client-timings 127.0.0.1:4 --admin-token-file t \
          --upstream http://127.0.0.1:9 --access-log - --log-level debug"
     ));
     let config = config.config().unwrap();
@@ -198,6 +200,7 @@ fn flags_replace_what_the_file_says() {
     assert!(written.kernel_stamps && !config.kernel_stamps);
     assert_eq!((config.log_level.as_str(), config.upstreams.len()), ("debug", 1));
     assert_eq!(config.client_timings.unwrap().address.port(), 4);
+    assert_eq!(config.admin_access.token_file, Some("t".into()));
     let off = format!("{ONE}[client_timings]\naddress = \"127.0.0.1:9466\"");
     let flag = Overrides { client_timings: Some("off".to_owned()), ..Overrides::default() };
     assert_eq!(Config::from_toml(&off, Path::new("f.toml"), &flag).unwrap().client_timings, None);

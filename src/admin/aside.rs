@@ -1,18 +1,26 @@
 //! A listener beside the traffic: its own thread and runtime, and a bound on everything a caller may hold.
 
-use std::{convert::Infallible, fmt, io, net::SocketAddr, thread::JoinHandle, time::Duration};
+use std::{convert::Infallible, error::Error, fmt, io, net::SocketAddr, thread::JoinHandle, time::Duration};
 
 use bytes::Bytes;
 use http::{HeaderValue, Request, Response, StatusCode, header};
 use http_body_util::Full;
-use hyper::{body::Incoming, server::conn::http1, service::service_fn};
+use hyper::{
+    body::{Body, Incoming},
+    server::conn::http1,
+    service::service_fn,
+};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::{net::TcpListener, sync::oneshot, task::JoinSet};
 
+use super::impatient::Impatient;
 use crate::net::listener::std_listener;
 
-/// What is answered here: small enough to be there as a whole.
+/// What is usually answered here: small enough to be there as a whole.
 pub(super) type Answer = Response<Full<Bytes>>;
+
+/// How long a caller may take none of its answer.
+const TAKEN_WITHIN: Duration = Duration::from_secs(10);
 
 /// What a listener is for, and how much its callers may hold.
 #[derive(Clone, Copy, Debug)]
@@ -45,10 +53,11 @@ impl Aside {
     ///
     /// # Errors
     /// If the address can't be bound or the thread can't be started.
-    pub(super) fn bind<A, F>(address: SocketAddr, role: Role, answer: A) -> io::Result<Self>
+    pub(super) fn bind<A, F, B>(address: SocketAddr, role: Role, answer: A) -> io::Result<Self>
     where
         A: Fn(Request<Incoming>) -> F + Clone + Send + 'static,
-        F: Future<Output = Answer> + Send + 'static,
+        F: Future<Output = Response<B>> + Send + 'static,
+        B: Body<Data = Bytes, Error: Into<Box<dyn Error + Send + Sync>>> + Send + 'static,
     {
         let listener = std_listener(address).map_err(|error| {
             io::Error::new(error.kind(), format!("can't listen on {address} ({}): {error}", role.name))
@@ -83,10 +92,11 @@ impl Drop for Aside {
     }
 }
 
-async fn serve<A, F>(listener: TcpListener, role: Role, answer: A, mut stopped: oneshot::Receiver<()>)
+async fn serve<A, F, B>(listener: TcpListener, role: Role, answer: A, mut stopped: oneshot::Receiver<()>)
 where
     A: Fn(Request<Incoming>) -> F + Clone + Send + 'static,
-    F: Future<Output = Answer> + Send + 'static,
+    F: Future<Output = Response<B>> + Send + 'static,
+    B: Body<Data = Bytes, Error: Into<Box<dyn Error + Send + Sync>>> + Send + 'static,
 {
     // Its tasks end with their connections, or with this future.
     let mut connections = JoinSet::new();
@@ -113,7 +123,7 @@ where
             .timer(TokioTimer::new())
             .header_read_timeout(role.header_read)
             .keep_alive(role.keep_alive)
-            .serve_connection(TokioIo::new(socket), service);
+            .serve_connection(TokioIo::new(Impatient::new(socket, TAKEN_WITHIN)), service);
         connections.spawn(connection);
     }
 }
@@ -130,7 +140,8 @@ pub(super) fn json(json: String) -> Answer {
     answer
 }
 
-fn of_kind(status: StatusCode, kind: HeaderValue, body: impl Into<Bytes>) -> Answer {
+/// An answer of this content type.
+pub(super) fn of_kind(status: StatusCode, kind: HeaderValue, body: impl Into<Bytes>) -> Answer {
     let mut answer = Response::new(Full::new(body.into()));
     *answer.status_mut() = status;
     answer.headers_mut().insert(header::CONTENT_TYPE, kind);

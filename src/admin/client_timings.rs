@@ -6,15 +6,17 @@
 
 mod report;
 
-use std::{fs, io, net::SocketAddr, path::Path, sync::Arc, time::Duration};
+use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 
-use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, header};
+use http::{HeaderValue, Method, Request, StatusCode, header};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use hyper::body::{Body as _, Incoming};
-use subtle::ConstantTimeEq;
 
 use self::report::Batch;
-use super::aside::{Answer, Aside, Role, json, text};
+use super::{
+    aside::{Answer, Aside, Role, json, text},
+    gate::Token,
+};
 use crate::{config, record::Recorder};
 
 /// The client timings' listener, running until it is dropped.
@@ -38,7 +40,7 @@ impl ClientTimings {
     /// # Errors
     /// If the address can't be bound, the thread can't be started, or the token can't be read.
     pub fn bind(config: &config::ClientTimings, recorder: Arc<Recorder>) -> io::Result<Self> {
-        let token = config.token_file.as_deref().map(token).transpose()?;
+        let token = config.token_file.as_deref().map(Token::read).transpose()?;
         let gate = Arc::new(Gate { recorder, token, origins: config.allowed_origins.clone() });
         let answer = move |request| {
             let gate = Arc::clone(&gate);
@@ -53,24 +55,10 @@ impl ClientTimings {
     }
 }
 
-/// What a caller must send behind `Bearer`: the file's only line.
-fn token(file: &Path) -> io::Result<Vec<u8>> {
-    let fault = |error: io::Error| {
-        io::Error::new(error.kind(), format!("the token in {} can't be used: {error}", file.display()))
-    };
-    let text = fs::read_to_string(file).map_err(fault)?;
-    let token = text.trim();
-    if token.is_empty() || !token.bytes().all(|byte| byte.is_ascii_graphic()) {
-        let message = "it must be one line of printable ASCII without spaces, such as `openssl rand -hex 32` writes";
-        return Err(fault(io::Error::new(io::ErrorKind::InvalidData, message)));
-    }
-    Ok(token.as_bytes().to_vec())
-}
-
 /// Who is let in, and to what.
 struct Gate {
     recorder: Arc<Recorder>,
-    token: Option<Vec<u8>>,
+    token: Option<Token>,
     origins: Vec<String>,
 }
 
@@ -101,10 +89,8 @@ impl Gate {
             Method::OPTIONS if request.headers().contains_key(header::ORIGIN) => return preflight(),
             _ => return text(StatusCode::METHOD_NOT_ALLOWED, "only POST\n"),
         }
-        if !self.knows(request.headers()) {
-            let mut answer = text(StatusCode::UNAUTHORIZED, "wanted is `Authorization: Bearer …` with the token\n");
-            answer.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
-            return answer;
+        if self.token.as_ref().is_some_and(|token| !token.is_in(request.headers())) {
+            return Token::wanted();
         }
         let body = match read(request.into_body()).await {
             Ok(body) => body,
@@ -114,14 +100,6 @@ impl Gate {
             Ok(batch) => json(self.take(batch).await),
             Err(why) => text(StatusCode::BAD_REQUEST, why + "\n"),
         }
-    }
-
-    fn knows(&self, headers: &HeaderMap) -> bool {
-        let Some(token) = &self.token else { return true };
-        let said = headers.get(header::AUTHORIZATION).map(HeaderValue::as_bytes).unwrap_or_default();
-        let said = said.split_at_checked(b"Bearer ".len());
-        // Its length may be found out by the time this takes, but nothing of what it is.
-        said.is_some_and(|(scheme, said)| scheme.eq_ignore_ascii_case(b"Bearer ") && said.ct_eq(token).into())
     }
 
     async fn take(&self, mut batch: Batch) -> String {

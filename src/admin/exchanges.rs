@@ -1,6 +1,9 @@
 //! `GET /exchanges`: the last exchanges' records, for whoever joins them with numbers of their own.
 
+use serde_json::{Value, json};
+
 use crate::{
+    clock::Nanos,
     framing::percent_decoded,
     observation::{ExchangeId, Observation, Outcome},
     recent::Recent,
@@ -33,6 +36,20 @@ pub(super) fn page(recent: &Recent, query: &str) -> Result<String, String> {
     let found =
         recent.newest(wanted.limit.unwrap_or(DEFAULT_LIMIT).min(MOST), |exchange| wanted.takes(&exchange.observation));
     Ok(Recent::json(&found))
+}
+
+/// One exchange's record, with the spread of its gaps: how many lie between two lengths in seconds, shortest first. As a JSON
+/// object `{"record", "gaps": [[from, to, count], …]}`, or `null` if nothing fits.
+///
+/// # Errors
+/// As [`page`].
+pub(super) fn one(recent: &Recent, query: &str) -> Result<String, String> {
+    let wanted = Wanted::read(query)?;
+    let found = recent.newest(1, |exchange| wanted.takes(&exchange.observation));
+    let Some(exchange) = found.first() else { return Ok("null".to_owned()) };
+    let gap = |(from, to, count): (Nanos, Nanos, u32)| json!([from.seconds(), to.seconds(), count]);
+    let gaps: Value = exchange.observation.cadence.spread().map(gap).collect();
+    Ok(format!("{{\"record\":{},\"gaps\":{gaps}}}", exchange.json()))
 }
 
 impl Wanted {
@@ -112,7 +129,7 @@ mod tests {
 
     fn ids(query: &str) -> Vec<String> {
         let page = page(&remembered(), query).unwrap();
-        let records: Vec<serde_json::Value> = serde_json::from_str(&page).unwrap();
+        let records: Vec<Value> = serde_json::from_str(&page).unwrap();
         records.iter().map(|record| record["id"].as_str().unwrap().trim_start_matches('0').to_owned()).collect()
     }
 
@@ -129,6 +146,24 @@ mod tests {
         assert_eq!(ids("id=0000000000000003"), ["3"]);
         assert_eq!(ids("id=0000000000000001"), [""; 0], "no longer remembered");
         assert_eq!(page(&remembered(), "model=none").unwrap(), "[]");
+        assert_eq!(one(&remembered(), "model=none").unwrap(), "null");
+    }
+
+    #[test]
+    fn one_comes_with_its_gaps() {
+        let mut begin = Timeline::begin(Stamp::ORIGIN);
+        begin.end = Stamp::from_nanos(9);
+        let mut observation = Observation::begin(ExchangeId(7), SystemTime::UNIX_EPOCH, begin, Outcome::Complete);
+        for nanos in [1, 20_000_001, 40_000_001, 1_040_000_001] {
+            observation.cadence.output(Stamp::from_nanos(nanos).unwrap());
+        }
+        let recent = Recent::new(4);
+        recent.push(Arc::new(observation));
+        let one: Value = serde_json::from_str(&one(&recent, "id=0000000000000007").unwrap()).unwrap();
+        assert_eq!(one["record"]["wall_s"], 8e-9);
+        let [short, long] = one["gaps"].as_array().unwrap().as_slice() else { panic!("{one}") };
+        assert!(short[0].as_f64().unwrap() <= 0.02 && 0.02 < short[1].as_f64().unwrap() && short[2] == 2, "{one}");
+        assert!(long[0].as_f64().unwrap() <= 1.0 && 1.0 < long[1].as_f64().unwrap() && long[2] == 1, "{one}");
     }
 
     #[test]

@@ -1,9 +1,15 @@
-//! What is not traffic: metrics, health and the last exchanges on the admin listener, and what clients measured on one
-//! of its own. Each has a thread and a runtime to itself: encoding a scrape takes milliseconds that no stream may wait for.
+//! What is not traffic: the live page, metrics, health and the last exchanges on the admin listener, and what clients
+//! measured on one of its own. Each has a thread and a runtime to itself: encoding a scrape takes milliseconds that no stream
+//! may wait for.
 
 mod aside;
 mod client_timings;
 mod exchanges;
+mod gate;
+mod impatient;
+mod live;
+mod now;
+mod page;
 
 use std::{
     io,
@@ -19,12 +25,17 @@ use std::{
 use bytes::Bytes;
 use flate2::{Compression, write::GzEncoder};
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, header};
-use http_body_util::Full;
+use http_body_util::{Either, Full};
 use hyper::body::Incoming;
+use tokio::sync::Semaphore;
 
-use self::aside::{Answer, Aside, Role, json, text};
 pub use self::client_timings::ClientTimings;
-use crate::{clock::Clock, record::Recorder};
+use self::{
+    aside::{Answer, Aside, Role, json, of_kind, text},
+    gate::Gate,
+    live::Live,
+};
+use crate::{clock::Clock, config::AdminAccess, record::Recorder};
 
 /// The admin listener, running until it is dropped.
 #[derive(Debug)]
@@ -32,26 +43,41 @@ pub struct Admin(Aside);
 
 /// Whoever scrapes keeps one connection; a thousand is somebody's mistake.
 const ROLE: Role = Role { name: "admin", header_read: Duration::from_secs(30), keep_alive: true, connections: 1000 };
+/// Who may look at the live page at the same time: each costs a look at the last exchanges twice a second.
+const SEATS: usize = 8;
+
+/// What there is, for whoever asks without a browser.
+const INDEX: &str = "streamgauge\n\n\
+                     /           the live page, in a browser\n\
+                     /metrics    Prometheus exposition\n\
+                     /exchanges  records of the last exchanges, newest first, as JSON: ?trace_id= ?id= ?upstream= ?model= \
+                     ?outcome= ?limit=\n\
+                     /healthz    alive\n\
+                     /readyz     taking requests\n\
+                     /help       this list\n";
 
 impl Admin {
     /// Binds the address and serves it on a thread of its own.
     ///
     /// # Errors
-    /// If the address can't be bound or the thread can't be started.
+    /// If the address can't be bound, the thread can't be started, or the token can't be read.
     pub fn bind(
         address: SocketAddr,
+        access: &AdminAccess,
         recorder: Arc<Recorder>,
         ready: Arc<AtomicBool>,
         clock: Clock,
     ) -> io::Result<Self> {
-        let pages = Arc::new(Pages { recorder, ready, clock });
-        Self::serve("admin", address, move |request| pages.answer(request))
+        let (gate, seats) = (Gate::new(access)?, Arc::new(Semaphore::new(SEATS)));
+        let pages = Arc::new(Pages { recorder, ready, clock, gate, seats });
+        let answer = move |request: Request<_>| std::future::ready(pages.answer(&request));
+        Ok(Self(Aside::bind(address, ROLE, answer)?))
     }
 
     /// The same for pages of one's own; `name` is what messages call the listener.
     ///
     /// # Errors
-    /// As [`Admin::bind`].
+    /// If the address can't be bound or the thread can't be started.
     pub fn serve(
         name: &'static str,
         address: SocketAddr,
@@ -67,41 +93,81 @@ impl Admin {
     }
 }
 
+/// What is there as a whole, or goes on and on.
+type Content = Either<Full<Bytes>, Live>;
+
 struct Pages {
     recorder: Arc<Recorder>,
     ready: Arc<AtomicBool>,
     clock: Clock,
+    gate: Gate,
+    seats: Arc<Semaphore>,
 }
 
 impl Pages {
-    fn answer<B>(&self, request: &Request<B>) -> Answer {
-        if !matches!(*request.method(), Method::GET | Method::HEAD) {
-            return text(StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD\n");
+    fn answer<B>(self: &Arc<Self>, request: &Request<B>) -> Response<Content> {
+        let (path, headers) = (request.uri().path(), request.headers());
+        if path == "/live" && request.method() == Method::GET {
+            return self.watch(headers);
         }
-        match request.uri().path() {
-            "/metrics" => self.metrics(request.headers()),
-            "/exchanges" => self.exchanges(request.uri().query().unwrap_or_default()),
+        let answer = match *request.method() {
+            Method::GET | Method::HEAD => self.plain(path, request.uri().query().unwrap_or_default(), headers),
+            _ => text(StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD\n"),
+        };
+        answer.map(Either::Left)
+    }
+
+    /// What is there as a whole.
+    fn plain(&self, path: &str, query: &str, headers: &HeaderMap) -> Answer {
+        match path {
+            // These tell of no single exchange, and answer to any name.
+            "/metrics" => self.metrics(headers),
             "/healthz" => text(StatusCode::OK, "ok\n"),
             "/readyz" if self.ready.load(Ordering::Acquire) => text(StatusCode::OK, "ready\n"),
             "/readyz" => text(StatusCode::SERVICE_UNAVAILABLE, "not ready: starting or draining\n"),
-            "/" => text(
-                StatusCode::OK,
-                "streamgauge\n\n\
-                 /metrics    Prometheus exposition\n\
-                 /exchanges  records of the last exchanges, newest first, as JSON: ?trace_id= ?id= ?upstream= ?model= \
-                 ?outcome= ?limit=\n\
-                 /healthz    alive\n\
-                 /readyz     taking requests\n",
-            ),
-            _ => text(StatusCode::NOT_FOUND, "not found; try /metrics, /exchanges, /healthz, /readyz\n"),
+            "/help" => text(StatusCode::OK, INDEX),
+            "/" if !accepts(headers, header::ACCEPT, "text/html") => text(StatusCode::OK, INDEX),
+            "/exchanges" => self.records(headers, || exchanges::page(self.recorder.recent(), query)),
+            "/exchange" => self.records(headers, || exchanges::one(self.recorder.recent(), query)),
+            _ => self.gate.refuses_name(headers).or_else(|| page::file(path, headers)).unwrap_or_else(|| {
+                text(StatusCode::NOT_FOUND, "not found; try /, /metrics, /exchanges, /healthz, /readyz, /help\n")
+            }),
         }
     }
 
-    fn exchanges(&self, query: &str) -> Answer {
-        match exchanges::page(self.recorder.recent(), query) {
+    /// Records, for whom they are.
+    fn records(&self, headers: &HeaderMap, found: impl FnOnce() -> Result<String, String>) -> Answer {
+        if let Some(refusal) = self.refuses(headers) {
+            return refusal;
+        }
+        match found() {
             Ok(page) => json(page),
             Err(why) => text(StatusCode::BAD_REQUEST, why + "\n"),
         }
+    }
+
+    fn refuses(&self, headers: &HeaderMap) -> Option<Answer> {
+        self.gate.refuses_name(headers).or_else(|| self.gate.refuses_reader(headers))
+    }
+
+    /// The live page's events, for as long as somebody reads them.
+    fn watch(self: &Arc<Self>, headers: &HeaderMap) -> Response<Content> {
+        if let Some(refusal) = self.refuses(headers) {
+            return refusal.map(Either::Left);
+        }
+        let Ok(seat) = Arc::clone(&self.seats).try_acquire_owned() else {
+            let many = format!("{SEATS} are looking already, and no more may\n");
+            return text(StatusCode::SERVICE_UNAVAILABLE, many).map(Either::Left);
+        };
+        let zipped = accepts(headers, header::ACCEPT_ENCODING, "gzip");
+        let mut response = Response::new(Either::Right(Live::new(Arc::clone(self), seat, zipped)));
+        let about = response.headers_mut();
+        about.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
+        about.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        if zipped {
+            about.insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+        }
+        response
     }
 
     fn metrics(&self, headers: &HeaderMap) -> Answer {
@@ -112,17 +178,19 @@ impl Pages {
         } else {
             "text/plain; version=0.0.4; charset=utf-8"
         };
-        let zipped =
-            accepts(headers, header::ACCEPT_ENCODING, "gzip").then(|| gzip(exposition.as_bytes())).and_then(Result::ok);
-        let gzipped = zipped.is_some();
-        let mut response = Response::new(Full::new(zipped.map_or_else(|| Bytes::from(exposition), Bytes::from)));
-        response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
-        response.headers_mut().insert(header::VARY, HeaderValue::from_static("accept, accept-encoding"));
-        if gzipped {
-            response.headers_mut().insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
-        }
-        response
+        let mut answer = packed(headers, HeaderValue::from_static(kind), exposition);
+        answer.headers_mut().insert(header::VARY, HeaderValue::from_static("accept, accept-encoding"));
+        answer
     }
+}
+
+/// An answer of this kind, compressed if its reader takes that.
+fn packed(headers: &HeaderMap, kind: HeaderValue, content: impl AsRef<[u8]> + Into<Bytes>) -> Answer {
+    let zipped = accepts(headers, header::ACCEPT_ENCODING, "gzip").then(|| gzip(content.as_ref())).and_then(Result::ok);
+    let Some(zipped) = zipped else { return of_kind(StatusCode::OK, kind, content) };
+    let mut answer = of_kind(StatusCode::OK, kind, zipped);
+    answer.headers_mut().insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+    answer
 }
 
 /// Whether a header lists `token` and does not weigh it with zero.

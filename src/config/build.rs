@@ -10,7 +10,8 @@ use http::{HeaderName, HeaderValue};
 use toml::de::DeTable;
 
 use super::{
-    ClientTimings, Config, ConfigError, KeyPair, Limits, Listener, LogTarget, Metrics, Overrides, Workload,
+    AdminAccess, ClientTimings, Config, ConfigError, KeyPair, Limits, Listener, LogTarget, Metrics, Overrides,
+    Workload,
     error::{At, Faults, Written},
     raw::Section,
     upstreams::{self, Draft},
@@ -71,7 +72,7 @@ fn document(root: &mut Section<'_>, overrides: &Overrides, faults: &Faults<'_>) 
     let kernel_stamps = kernel_stamps(root, overrides, faults);
     let access_log = access_log(root, overrides, faults);
     let log_level = log_level(root, overrides, faults);
-    let (admin, recent) = admin(root, overrides, faults);
+    let (admin, admin_access, recent) = admin(root, overrides, faults);
     let client_timings = client_timings(root, overrides, recent, faults);
     let listeners = listeners(root, overrides, faults);
     let (upstreams, routes) = upstreams::read(root, overrides, faults);
@@ -86,6 +87,7 @@ fn document(root: &mut Section<'_>, overrides: &Overrides, faults: &Faults<'_>) 
     Some(Config {
         listeners,
         admin,
+        admin_access,
         recent,
         client_timings: client_timings.map(|written| written.value),
         workers,
@@ -163,11 +165,18 @@ pub(super) fn key_pair(
     }
 }
 
-/// Where the admin listener is, and how many exchanges it remembers.
-fn admin(root: &mut Section<'_>, overrides: &Overrides, faults: &Faults<'_>) -> (Option<SocketAddr>, usize) {
-    let (mut written, mut recent) = (None, None);
+/// Where the admin listener is, who may read of single exchanges there, and how many it remembers.
+fn admin(
+    root: &mut Section<'_>,
+    overrides: &Overrides,
+    faults: &Faults<'_>,
+) -> (Option<SocketAddr>, AdminAccess, usize) {
+    let (mut written, mut recent, mut access) = (None, None, AdminAccess::default());
     if let Some(mut section) = root.table("admin") {
         written = section.string("address");
+        access.token_file = section.path("token_file");
+        let hosts = section.strings("allowed_hosts").unwrap_or_default().into_iter();
+        access.allowed_hosts = hosts.filter_map(|text| faults.take(&text.at, value::host(&text.value))).collect();
         recent = section.count("recent", 0..=MAX_RECENT);
         section.finish();
     }
@@ -178,7 +187,10 @@ fn admin(root: &mut Section<'_>, overrides: &Overrides, faults: &Faults<'_>) -> 
         address => faults.take(&text.at, value::address(address).map_err(|e| format!("{e}; or `off`"))),
     };
     let written = written.map(judge);
-    (flag.map(judge).or(written).unwrap_or(Some(DEFAULT_ADMIN)), recent.unwrap_or(DEFAULT_RECENT))
+    if let Some(file) = &overrides.admin_token_file {
+        access.token_file = Some(file.into());
+    }
+    (flag.map(judge).or(written).unwrap_or(Some(DEFAULT_ADMIN)), access, recent.unwrap_or(DEFAULT_RECENT))
 }
 
 /// Where clients send in their own timings: a section, a flag, or both.

@@ -29,6 +29,10 @@ pub(super) fn toml(config: &Config) -> String {
         Some(address) => out.text("address", address),
         None => out.text("address", "off"),
     }
+    if let Some(file) = &config.admin_access.token_file {
+        out.text("token_file", file.display());
+    }
+    out.list("allowed_hosts", &config.admin_access.allowed_hosts);
     out.bare("recent", config.recent);
     if let Some(timings) = &config.client_timings {
         out.section("client_timings");

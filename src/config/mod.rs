@@ -30,6 +30,8 @@ pub struct Config {
     pub listeners: Vec<Listener>,
     /// Where metrics and health are served; absent if switched off.
     pub admin: Option<SocketAddr>,
+    /// Who may read of single exchanges there.
+    pub admin_access: AdminAccess,
     /// How many of the last exchanges the admin listener remembers; 0 remembers none.
     pub recent: usize,
     /// Where clients send in what they measured themselves; absent unless set. Then `recent` is not 0.
@@ -95,6 +97,7 @@ pub struct Overrides {
     /// `/NAME`, which is taken off.
     pub upstreams: Vec<String>,
     pub admin: Option<String>,
+    pub admin_token_file: Option<String>,
     pub client_timings: Option<String>,
     pub access_log: Option<String>,
     pub log_level: Option<String>,
@@ -113,6 +116,15 @@ pub struct Listener {
     pub address: SocketAddr,
     /// Certificate and key, if it speaks TLS.
     pub tls: Option<KeyPair>,
+}
+
+/// Who may read of single exchanges on the admin listener: its live page and `/exchanges`.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct AdminAccess {
+    /// A file with the token that readers must send; absent if they need none.
+    pub token_file: Option<PathBuf>,
+    /// Names under which it is asked for, besides `localhost`, in lower case. An address needs no name.
+    pub allowed_hosts: Vec<String>,
 }
 
 /// Where clients send in what they measured themselves.

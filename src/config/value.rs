@@ -169,7 +169,7 @@ pub(super) fn path_prefix(text: &str) -> Result<String, String> {
 /// A host that a route matches, in lower case.
 pub(super) fn host(text: &str) -> Result<String, String> {
     if text.contains('*') {
-        return Err("wildcards are not supported: write one route per host".to_owned());
+        return Err("wildcards are not supported: name each host".to_owned());
     }
     host_name(text).ok_or_else(|| "a host name or IP address, without scheme, port and path".to_owned())
 }

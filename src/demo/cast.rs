@@ -121,7 +121,10 @@ pub(super) fn config(
     listen: SocketAddr,
     admin: SocketAddr,
 ) -> Result<Config, ConfigError> {
-    let mut text = format!("listen = \"{listen}\"\n[admin]\naddress = \"{admin}\"\n[limits]\ndrain_timeout = \"5s\"\n");
+    // Some minutes of this traffic, for the live page.
+    let mut text = format!(
+        "listen = \"{listen}\"\n[admin]\naddress = \"{admin}\"\nrecent = 4096\n[limits]\ndrain_timeout = \"5s\"\n"
+    );
     for (Provider { name, profile, .. }, address) in providers {
         let models = profile.models.join("\", \"");
         // Formatting into a string does not fail.

@@ -216,9 +216,10 @@ fn loopback(port: u16) -> SocketAddr {
 /// Where everything listens, and something to try.
 fn welcome(gauge: &Gauge, cast: &[(Provider, SocketAddr)]) -> String {
     let mut text =
-        String::from("streamgauge demo: simulated providers, the gauge in front of them, traffic through it.\n\n");
+        String::from("streamgauge demo: simulated providers, the gauge in front of them, traffic through it.\n");
+    // Formatting into a string does not fail, here and below.
+    let _ = writeln!(text, "Watch it in a browser: open http://{}/\n", gauge.admin);
     let mut line = |name: &str, at: String, what: &str| {
-        // Formatting into a string does not fail.
         let _ = writeln!(text, "  {name:8} {at:30}  {what}");
     };
     let paths = cast.iter().map(|(provider, _)| format!("/{}", provider.name)).collect::<Vec<_>>().join(", ");

@@ -7,7 +7,10 @@ use std::{
 
 use prometheus::{IntCounter, IntGauge};
 
-use super::room::{Room, Waiting};
+use super::{
+    Running,
+    room::{Present, Room, Waiting},
+};
 use crate::{
     clock::{Nanos, Stamp},
     dialect::{Dialect, Endpoint, ObserverOff, RateLimit, Reported},
@@ -61,7 +64,7 @@ struct UpstreamCells {
 #[derive(Debug)]
 pub struct Pair {
     upstream: Arc<str>,
-    model: Box<str>,
+    model: Arc<str>,
     shared: Arc<Shared>,
     cells: Arc<UpstreamCells>,
     room: Mutex<Room>,
@@ -299,9 +302,25 @@ impl Pair {
     }
 
     /// Counts an exchange as started and lets it in.
-    pub(super) fn enter(&self, head: Stamp, waits: bool) -> (u32, Option<u64>) {
+    pub(super) fn enter(&self, exchange: Present) -> (u32, u64) {
         self.started.get().inc();
-        self.room().enter(head, waits)
+        self.room().enter(exchange)
+    }
+
+    /// Those in flight.
+    pub(super) fn running(&self, into: &mut Vec<Running>) {
+        let room = self.room();
+        into.extend(room.here().map(|(ticket, exchange)| Running {
+            upstream: Arc::clone(&self.upstream),
+            model: exchange.model.clone(),
+            counted: Arc::clone(&self.model),
+            ticket,
+            head: exchange.head,
+            sent: exchange.sent,
+            ttft: exchange.ttft,
+            waits: exchange.waiting().is_some(),
+            tunnel: exchange.tunnel,
+        }));
     }
 
     /// Brings to now what is only true of a moment: gauges, the time integral, deadlines that have passed.

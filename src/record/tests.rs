@@ -48,6 +48,7 @@ fn config(upstreams: Vec<Arc<Upstream>>) -> Config {
         listeners: Vec::new(),
         recent: 512,
         admin: None,
+        admin_access: crate::config::AdminAccess::default(),
         client_timings: None,
         workers: None,
         kernel_stamps: true,
@@ -273,7 +274,7 @@ fn a_tunnel_is_counted_but_in_no_latency() {
 #[test]
 fn a_tunnel_is_in_flight_but_nobodys_load() {
     let (recorder, handles) = recorder(&["m"]);
-    let mut tunnel = recorder.started(&handles, &facts("m"), at(1));
+    let tunnel = recorder.started(&handles, &facts("m"), at(1));
     tunnel.tunnelled();
     tunnel.tunnelled();
     let turn = recorder.started(&handles, &facts("m"), at(2));

@@ -1,5 +1,8 @@
 //! What the admin listener serves, over real sockets.
 
+mod live;
+mod page;
+
 use std::net::SocketAddr;
 
 use serde_json::Value;
@@ -11,10 +14,20 @@ const TRACE: &str = "0af7651916cd43dd8448eb211c80319c";
 
 /// Head and body of what the admin listener answers.
 async fn get(admin: SocketAddr, path: &str) -> (String, String) {
+    get_with(admin, path, "Host: localhost\r\n").await
+}
+
+/// The same of a request with these header lines.
+async fn get_with(admin: SocketAddr, path: &str, lines: &str) -> (String, String) {
     let mut peer = Peer::new(Box::new(TcpStream::connect(admin).await.unwrap()));
-    peer.send(format!("GET {path} HTTP/1.1\r\nHost: g\r\nConnection: close\r\n\r\n")).await;
+    peer.send(format!("GET {path} HTTP/1.1\r\n{lines}Connection: close\r\n\r\n")).await;
     let head = peer.head().await;
     (head, String::from_utf8(peer.rest().await).unwrap())
+}
+
+/// A gauge with an admin listener.
+async fn gauge() -> Live {
+    Live::start_with(None, |_| {}, |config| config.admin = Some(([127, 0, 0, 1], 0).into())).await
 }
 
 /// One stream of a chat to its end.
@@ -32,7 +45,7 @@ async fn stream(live: &Live, up: &mut Option<Peer>, model: &str, header: &str) {
 
 #[tokio::test]
 async fn the_last_exchanges_are_served_newest_first_by_trace_id_or_whatever_is_asked() {
-    let mut live = Live::start_with(None, |_| {}, |config| config.admin = Some(([127, 0, 0, 1], 0).into())).await;
+    let mut live = gauge().await;
     let admin = live.admin.unwrap();
     let (head, body) = get(admin, "/exchanges").await;
     assert!(head.starts_with("HTTP/1.1 200 ") && body == "[]", "{head}{body}");
@@ -63,6 +76,8 @@ async fn the_last_exchanges_are_served_newest_first_by_trace_id_or_whatever_is_a
 
     let (head, body) = get(admin, "/exchanges?trace=1").await;
     assert!(head.starts_with("HTTP/1.1 400 ") && body.starts_with("`trace` is no parameter"), "{head}{body}");
-    assert!(get(admin, "/").await.1.contains("/exchanges"), "the index names it");
+    for index in ["/", "/help"] {
+        assert!(get(admin, index).await.1.contains("/exchanges"), "the index names it");
+    }
     live.finish().await;
 }

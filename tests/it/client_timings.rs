@@ -73,7 +73,7 @@ impl Gauge {
     }
 
     async fn get(&self, path: &str) -> String {
-        let request = format!("GET {path} HTTP/1.1\r\nHost: g\r\nConnection: close\r\n\r\n");
+        let request = format!("GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n");
         send(self.live.admin.unwrap(), request).await.1
     }
 

@@ -142,6 +142,11 @@ impl Live {
         record.expect("the recorder is there")
     }
 
+    /// Takes no more requests; what is under way runs on.
+    pub fn drain(&self) {
+        self.stop.drain();
+    }
+
     /// Stops it while one exchange is under way, and gives that one's record.
     pub async fn drained(mut self) -> Observation {
         self.stop.drain();

@@ -4,7 +4,9 @@ use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 
 use streamgauge::{
     clock::Clock,
-    config::{Adds, Config, HttpVersion, Limits, Matches, Metrics, Roots, Route, Upstream, UpstreamLimits},
+    config::{
+        Adds, AdminAccess, Config, HttpVersion, Limits, Matches, Metrics, Roots, Route, Upstream, UpstreamLimits,
+    },
     net::{BoxIo, Socket},
     observation::Observation,
     proxy::Gateway,
@@ -265,6 +267,7 @@ pub fn config(upstreams: Vec<Arc<Upstream>>) -> Config {
         listeners: Vec::new(),
         recent: 512,
         admin: None,
+        admin_access: AdminAccess::default(),
         client_timings: None,
         workers: None,
         kernel_stamps: true,
