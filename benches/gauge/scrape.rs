@@ -16,7 +16,7 @@ use std::{
 use streamgauge::{
     admin::Admin,
     clock::{Clock, Nanos},
-    config::{Config, Overrides},
+    config::{AdminAccess, Config, Overrides},
     dialect::{Dialect, Endpoint, RequestFacts},
     metrics::Exemplar,
     observation::{ExchangeId, Observation, Outcome},
