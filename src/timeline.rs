@@ -141,6 +141,7 @@ pub struct Cadence {
     max_gap: Option<Nanos>,
     gaps: u64,
     coalesced: u64,
+    first_shared: bool,
     spread: Option<Box<[u32; SPREAD]>>,
 }
 
@@ -156,6 +157,7 @@ impl Cadence {
         let gap = arrival.since(last);
         if gap == Nanos::ZERO {
             self.coalesced += 1;
+            self.first_shared |= self.gaps == 0;
             return None;
         }
         self.gaps += 1;
@@ -189,6 +191,12 @@ impl Cadence {
     /// Output events that came in the same read as the one before.
     pub const fn coalesced(&self) -> u64 {
         self.coalesced
+    }
+
+    /// The read that brought the first output event brought more of them. A socket says when the last of what it holds came:
+    /// the first output came then or earlier.
+    pub const fn first_shared(&self) -> bool {
+        self.first_shared
     }
 
     /// How many gaps lie between two lengths, the shorter one included: shortest first, without those that have none.
@@ -243,6 +251,17 @@ mod tests {
         assert_eq!(cadence.output(at(150)), Some(Nanos(50)));
         assert_eq!((cadence.gaps(), cadence.coalesced()), (1, 1));
         assert_eq!(cadence.max_gap(), Some(Nanos(50)));
+        assert!(cadence.first_shared());
+    }
+
+    #[test]
+    fn the_first_output_shares_its_read_only_with_what_came_before_any_gap() {
+        let mut cadence = Cadence::default();
+        cadence.output(at(100));
+        cadence.output(at(150));
+        cadence.output(at(150));
+        assert_eq!(cadence.coalesced(), 1);
+        assert!(!cadence.first_shared());
     }
 
     #[test]

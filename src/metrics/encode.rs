@@ -73,16 +73,21 @@ impl Writer {
     }
 
     fn line(&mut self, desc: &Desc, suffix: &str, labels: &str, value: u64, digits: u32) {
-        self.series(desc.name, suffix, labels, None);
+        self.series(desc.name, suffix, labels);
         push_decimal(&mut self.out, value, digits);
         self.out.push('\n');
     }
 
     fn histogram(&mut self, desc: &Desc, labels: &str, bounds: &[String], snapshot: &Snapshot) {
         let digits = desc.unit.digits();
+        // Most of an exposition are these lines, alike but for the bound: nothing is formatted in them but the count.
+        let comma = if labels.is_empty() { "" } else { "," };
+        let head = [desc.name, "_bucket{", labels, comma, "le=\""].concat();
         for (index, (bound, count)) in bounds.iter().zip(&snapshot.buckets).enumerate() {
-            self.series(desc.name, "_bucket", labels, Some(bound));
-            let _ = write!(self.out, "{count}");
+            for text in [head.as_str(), bound, "\"} "] {
+                self.out.push_str(text);
+            }
+            push_decimal(&mut self.out, *count, 0);
             if self.format == Format::OpenMetrics
                 && let Some(Some((value, exemplar))) = snapshot.exemplars.get(index)
             {
@@ -107,19 +112,12 @@ impl Writer {
         push_decimal(&mut self.out, value, digits);
     }
 
-    fn series(&mut self, name: &str, suffix: &str, labels: &str, bound: Option<&str>) {
-        let _ = write!(self.out, "{name}{suffix}");
-        match (labels.is_empty(), bound) {
-            (true, None) => {}
-            (false, None) => {
-                let _ = write!(self.out, "{{{labels}}}");
-            }
-            (none, Some(bound)) => {
-                let comma = if none { "" } else { "," };
-                let _ = write!(self.out, "{{{labels}{comma}le=\"{bound}\"}}");
-            }
+    /// Everything of a line before its value.
+    fn series(&mut self, name: &str, suffix: &str, labels: &str) {
+        let [open, close] = if labels.is_empty() { ["", " "] } else { ["{", "} "] };
+        for text in [name, suffix, open, labels, close] {
+            self.out.push_str(text);
         }
-        self.out.push(' ');
     }
 
     fn foreign(&mut self, family: &MetricFamily) {
@@ -133,7 +131,7 @@ impl Writer {
             let pairs = metric.get_label();
             let names: Vec<&str> = pairs.iter().map(LabelPair::name).collect();
             let values: Vec<&str> = pairs.iter().map(LabelPair::value).collect();
-            self.series(family.name(), "", &label_text(&names, &values), None);
+            self.series(family.name(), "", &label_text(&names, &values));
             let value =
                 if kind == Kind::Counter { metric.get_counter().get_value() } else { metric.get_gauge().get_value() };
             let _ = writeln!(self.out, "{value}");

@@ -23,6 +23,7 @@ mod outcomes;
 mod pool;
 mod recognising;
 mod reported;
+mod scrapes;
 mod shutdown;
 mod stages;
 mod support;

@@ -59,17 +59,17 @@ class Parts(contextlib.ExitStack):
             time.sleep(0.02)
         raise Fault(f"{words[0]} did not start: {said.read_text(errors='replace').strip()[-500:]}")
 
-    def sim(self, *flags):
-        """A simulated provider: its process and port."""
-        words = [self.program, "sim", "--listen", "127.0.0.1:0", *flags]
+    def sim(self, *flags, port=0):
+        """A simulated provider: its process and port, a free one unless given."""
+        words = [self.program, "sim", "--listen", f"127.0.0.1:{port}", *flags]
         process, found = self.start(words, r"http://127\.0\.0\.1:(\d+)\n")
         return process, int(found[1])
 
-    def gauge(self, upstream, *flags):
-        """The gauge before that port, as a `Gauge`."""
+    def gauge(self, upstream, *flags, before=()):
+        """The gauge before that port, as a `Gauge`; `before` is what it is started by."""
         log = self.file("records.jsonl")
         words = [
-            self.program, "run", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0",
+            *before, self.program, "run", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0",
             "--upstream", f"sim=http://127.0.0.1:{upstream}", "--access-log", log, *flags,
         ]  # fmt: skip
         ready = r"clients connect to http://127\.0\.0\.1:(\d+)(?:.|\n)*metrics at http://127\.0\.0\.1:(\d+)"

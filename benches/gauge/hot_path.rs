@@ -2,18 +2,13 @@
 //! hyper's read and hyper's write.
 //!
 //! ```text
-//! cargo bench --bench hot_path                      nanoseconds and allocations per event
-//! cargo bench --bench hot_path -- walk DIALECT N    N events and nothing else, for an instruction counter
-//! cargo bench --bench hot_path -- sockets N         the same body without the tap: what it and the sockets' stamps cost
+//! cargo bench -- hot_path                   nanoseconds and allocations per event
+//! cargo bench -- hot_path walk DIALECT N    N events and nothing else, for an instruction counter
+//! cargo bench -- hot_path sockets N         the same body without the tap: what it and the sockets' stamps cost
 //! ```
 //!
 //! `benches/run` counts instructions with callgrind: the difference between two lengths of the same walk, so that
 //! start-up and the first events are not in it, less the same difference of the sockets alone.
-
-#![expect(clippy::expect_used, clippy::print_stdout, reason = "a benchmark's own program")]
-
-#[path = "support/words.rs"]
-mod words;
 
 use std::{
     io,
@@ -40,13 +35,12 @@ use streamgauge::{
 };
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use self::words::WORDS;
+use crate::words::WORDS;
 
 const WARM_UP: usize = 64;
 
-fn main() {
-    let arguments: Vec<String> = std::env::args().skip(1).filter(|argument| argument != "--bench").collect();
-    match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+pub(crate) fn run(arguments: &[&str]) {
+    match *arguments {
         ["walk", dialect, events] => {
             let dialect = DIALECTS.iter().find(|(name, ..)| *name == dialect).expect("a known dialect");
             Walk::begin(dialect).run(WARM_UP + events.parse::<usize>().expect("a number of events"), true);

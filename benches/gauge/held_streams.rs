@@ -2,14 +2,12 @@
 //! over HTTP/1.1 without TLS that each hold one stream.
 //!
 //! ```text
-//! cargo bench --bench held_streams             2,000 streams
-//! cargo bench --bench held_streams -- 5000     another number
+//! cargo bench -- held_streams         2,000 streams
+//! cargo bench -- held_streams 5000    another number
 //! ```
 //!
 //! Prints the process's proportional set size before and while the streams are held, and the difference per stream. The
 //! kernel's socket buffers are not in it.
-
-#![expect(clippy::expect_used, clippy::print_stdout, reason = "a benchmark's own program")]
 
 use std::{
     io::{BufRead, BufReader},
@@ -31,8 +29,8 @@ use streamgauge::{
     },
 };
 
-fn main() {
-    let streams = std::env::args().skip(1).find_map(|argument| argument.parse().ok()).unwrap_or(2_000);
+pub(crate) fn run(streams: Option<&str>) {
+    let streams = streams.map_or(2_000, |streams| streams.parse().expect("a number of streams"));
     app::raise_descriptors();
     let runtime = app::runtime(None).expect("a runtime");
     runtime.block_on(measure(streams));

@@ -3,13 +3,11 @@
 //! calls recvmsg for recv.
 //!
 //! ```text
-//! cargo bench --bench stamps
+//! cargo bench -- stamps
 //! ```
 //!
 //! *read* is one read of bytes that are there; *read and wake-up* is a chunk that is written, waited for and read, which is
 //! what an event of a stream costs at the least. Medians, since the machine does other things.
-
-#![expect(clippy::expect_used, clippy::print_stdout, reason = "a benchmark's own program")]
 
 use std::{sync::Arc, time::Duration};
 
@@ -23,13 +21,15 @@ use tokio::{
     net::TcpStream,
 };
 
+use crate::median;
+
 /// An event of a chat stream.
 const CHUNK: usize = 200;
 /// Reads in one sample, so that the clock around them weighs little.
 const READS: usize = 64;
 const SAMPLES: usize = 2_000;
 
-fn main() {
+pub(crate) fn run() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async {
         let clock = Clock::start();
@@ -110,9 +110,4 @@ impl Connection {
 
 fn each(span: Nanos, count: usize) -> f64 {
     span.seconds() * 1e9 / count as f64
-}
-
-fn median(mut samples: Vec<f64>) -> f64 {
-    samples.sort_by(f64::total_cmp);
-    samples[samples.len() / 2]
 }

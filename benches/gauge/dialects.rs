@@ -2,19 +2,14 @@
 //! comes over a WebSocket), and whether long bodies are linear.
 //!
 //! ```text
-//! cargo bench --bench dialects                       the table
-//! cargo bench --bench dialects -- names              the dialects in it
-//! cargo bench --bench dialects -- alike DIALECT N    N events and nothing else, for an instruction counter
-//! cargo bench --bench dialects -- walked DIALECT N   the same of events that are walked in full
+//! cargo bench -- dialects                    the table
+//! cargo bench -- dialects names              the dialects in it
+//! cargo bench -- dialects alike DIALECT N    N events and nothing else, for an instruction counter
+//! cargo bench -- dialects walked DIALECT N   the same of events that are walked in full
 //! ```
 //!
 //! An event that differs from the one before in nothing but its text is known again (*alike*); any other one is walked
 //! in full. Both are measured: a stream whose events are all alike, and one whose events never are like the one before.
-
-#![expect(clippy::expect_used, clippy::print_stdout, reason = "a benchmark's own program")]
-
-#[path = "support/words.rs"]
-mod words;
 
 use std::fmt::Write as _;
 
@@ -29,15 +24,14 @@ use streamgauge::{
     },
 };
 
-use self::words::WORDS;
+use crate::{median, words::WORDS};
 
 const EVENTS: usize = 20_000;
 const ROUNDS: usize = 9;
 const MOST_WALKED: usize = 4_000;
 
-fn main() {
-    let arguments: Vec<String> = std::env::args().skip(1).filter(|argument| argument != "--bench").collect();
-    match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+pub(crate) fn run(arguments: &[&str]) {
+    match *arguments {
         ["names"] => SPOKEN.iter().for_each(|spoken| println!("{}", spoken.dialect.as_str())),
         ["alike", name, events] => walk(name, Kind::Alike, events),
         ["walked", name, events] => walk(name, Kind::Unlike, events),
@@ -416,9 +410,4 @@ fn cumulative(events: usize) -> Vec<u8> {
         );
     }
     body.into_bytes()
-}
-
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values[values.len() / 2]
 }
