@@ -16,7 +16,7 @@ use std::{
 use streamgauge::{
     admin::Admin,
     clock::{Clock, Nanos},
-    config::{Config, Overrides},
+    config::{AdminAccess, Config, Overrides},
     dialect::{Dialect, Endpoint, RequestFacts},
     metrics::Exemplar,
     observation::{ExchangeId, Observation, Outcome},
@@ -43,7 +43,8 @@ pub(crate) fn run() {
         row(&format!("gather and encode, {name}"), clock, || recorder.encode(openmetrics, clock.now()).len());
     }
     let address = SocketAddr::from(([127, 0, 0, 1], 0));
-    let admin = Admin::bind(address, recorder, Arc::new(AtomicBool::new(true)), clock).expect("a port");
+    let admin = Admin::bind(address, &AdminAccess::default(), recorder, Arc::new(AtomicBool::new(true)), clock)
+        .expect("a port");
     row("GET /metrics", clock, || get(admin.address(), "identity"));
     row("GET /metrics, gzip", clock, || get(admin.address(), "gzip"));
 }
