@@ -137,11 +137,10 @@ pub struct Arrival {
     pub by_kernel: bool,
 }
 
-/// The source of stamps, with a wall-clock anchor taken at its origin.
+/// The source of stamps, and where the wall clock stands against them.
 #[derive(Clone, Copy, Debug)]
 pub struct Clock {
     origin: tokio::time::Instant,
-    wall: SystemTime,
     offset: &'static Offset,
 }
 
@@ -151,7 +150,7 @@ impl Clock {
     pub fn start() -> Self {
         let origin = tokio::time::Instant::now();
         let offset = Offset::new(|| look(origin));
-        Self { origin, wall: SystemTime::now(), offset: Box::leak(Box::new(offset)) }
+        Self { origin, offset: Box::leak(Box::new(offset)) }
     }
 
     /// The present.
@@ -170,9 +169,16 @@ impl Clock {
         Arrival { at: by_kernel.unwrap_or(now), read: now, by_kernel: by_kernel.is_some() }
     }
 
-    /// The wall-clock time of a stamp, as the anchor at the origin has it (later clock steps do not show).
+    /// The wall-clock time of a stamp, by where the wall clock stood when it was last looked at: by a read whose stamp the
+    /// kernel gave, or by [`Clock::follow`]. Not before 1970.
     pub fn wall(&self, stamp: Stamp) -> SystemTime {
-        self.wall + Duration::from_nanos(stamp.nanos() - 1)
+        UNIX_EPOCH + Duration::from_nanos(u64::try_from(self.offset.wall(stamp).0).unwrap_or(0))
+    }
+
+    /// Looks whether the wall clock was stepped, for [`Clock::wall`] to follow where no read does. Not with paused time,
+    /// which would look like one step after the other.
+    pub fn follow(&self) {
+        self.offset.follow(self.now(), wall_time(), || look(self.origin));
     }
 
     /// The instant of a stamp, for timers.

@@ -399,6 +399,7 @@ impl Exchange {
         }
         let (started, facts) =
             self.upload.close(&self.recorder, self.upstream.as_ref(), self.seen.timeline.request_head);
+        self.seen.asked_stream = facts.stream;
         if self.seen.status.is_none() || self.answered.is_some() {
             self.seen.stream = facts.stream == Some(true);
             // Else the reply was read as what was known then.

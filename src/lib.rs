@@ -48,7 +48,8 @@
 //! 2. Exactly one [`observation::Observation`] per accepted request, whatever happens (`Drop` sees to it; so no
 //!    `panic = "abort"`).
 //! 3. Reading never fails, never waits, never holds a byte back; in doubt it switches itself off and counts that.
-//! 4. Time is read only through [`clock::Clock`], by sockets, taps, upstream and proxy; everything below takes stamps.
+//! 4. Time is read only through [`clock::Clock`], by sockets, taps, upstream, proxy and programs ([`app`] watches how late its
+//!    workers run); everything below takes stamps.
 //! 5. What was not observed is absent, not zero.
 //! 6. Memory per exchange is bounded and independent of the stream's length; per label set likewise.
 //! 7. Label values come from configuration or closed enums; `model` only through admission, else `_other`.

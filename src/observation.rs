@@ -166,6 +166,8 @@ pub struct Flags {
     pub informational_dropped: bool,
     /// The request's body was made to ask for usage, as its route says.
     pub asked_for_usage: bool,
+    /// Observed by `bench`, which is the client itself.
+    pub bench: bool,
 }
 
 /// Facts of the connections an exchange used.
@@ -193,15 +195,6 @@ pub struct Network {
     pub min_rtt: Option<Nanos>,
     /// Segments we sent again.
     pub retransmits: Option<u32>,
-}
-
-impl Network {
-    /// A newer look; what was sent again adds up.
-    pub fn look_again(&mut self, now: Self) {
-        let both = self.retransmits.zip(now.retransmits).map(|(before, more)| before.saturating_add(more));
-        let retransmits = both.or(now.retransmits).or(self.retransmits);
-        *self = Self { rtt: now.rtt.or(self.rtt), min_rtt: now.min_rtt.or(self.min_rtt), retransmits };
-    }
 }
 
 /// Sums over the output events' own overhead, socket to socket.
@@ -236,6 +229,8 @@ pub struct Observation {
     pub status: Option<u16>,
     /// The response was a stream of events; before a head came: the request asked for one.
     pub stream: bool,
+    /// Whether the request asked for one; absent where it does not say, or was not read.
+    pub asked_stream: Option<bool>,
     /// How it ended.
     pub outcome: Outcome,
     /// The limit that fired.
@@ -294,6 +289,15 @@ pub struct Observation {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct ExchangeId(pub u64);
 
+impl ExchangeId {
+    /// The id that is written so; absent if it is not sixteen hexadecimal digits.
+    pub fn parse(text: &str) -> Option<Self> {
+        // What else a number may have (a sign) is no digit.
+        let digits = text.len() == 16 && text.bytes().all(|digit| digit.is_ascii_hexdigit());
+        u64::from_str_radix(text, 16).ok().filter(|_| digits).map(Self)
+    }
+}
+
 impl std::fmt::Display for ExchangeId {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{:016x}", self.0)
@@ -304,6 +308,11 @@ pub use self::stages::STAGES;
 
 /// Formulas that follow from the marks alone, so that a live exchange and its final record can't differ.
 impl Timeline {
+    /// Request: `request_end − request_head`. Absent if it was not received whole.
+    pub fn request_span(&self) -> Option<Nanos> {
+        Some(self.request_end?.since(self.request_head))
+    }
+
     /// Upstream TTFB: `first_byte − sent_last`. Absent without a body.
     pub fn ttfb(&self) -> Option<Nanos> {
         Some(self.first_byte?.since(self.sent_last?))
@@ -368,6 +377,7 @@ impl Observation {
             path: None,
             status: None,
             stream: false,
+            asked_stream: None,
             outcome,
             limit: None,
             model: None,
@@ -516,7 +526,7 @@ impl Observation {
     }
 
     /// Every flag by its name in records, derived ones included.
-    pub fn flags_named(&self) -> [(&'static str, bool); 15] {
+    pub fn flags_named(&self) -> [(&'static str, bool); 16] {
         [
             ("early_response", self.flags.early_response),
             ("hidden_reasoning", self.hidden_reasoning()),
@@ -533,6 +543,7 @@ impl Observation {
             ("server_ttft_of_head", self.facts.reported.ttft_of_head),
             ("server_ttft_behind_queue", self.facts.reported.ttft_behind_queue),
             ("asked_for_usage", self.flags.asked_for_usage),
+            ("bench", self.flags.bench),
         ]
     }
 }

@@ -233,11 +233,13 @@ impl<B: Body<Data = Bytes>> ResponseTap<B> {
         if let Some(departure) = stats.last_write()
             && exchange.awaits_departure()
         {
-            let first = exchange.so_far().timeline.first_output_delivered.is_none();
             exchange.departed(departure, stats.pending_until(departure));
-            if first {
-                // Not before it has left: asking takes a microsecond.
-                open.look_at_network();
+        }
+        if !open.looked && exchange.so_far().timeline.first_output_delivered.is_some() {
+            // Not before it has left: asking takes a microsecond.
+            open.look_at_network();
+            if let Some(upstream) = &self.upstream {
+                upstream.disarm();
             }
         }
     }

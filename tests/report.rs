@@ -168,7 +168,8 @@ proptest! {
                 let spread = &pair[figure];
                 prop_assert!(n(&spread["n"]) <= n(&pair["requests"]));
                 prop_assert_eq!(n(&spread["n"]) > 0, spread.get("p50").is_some());
-                let rising = ["p10", "p50", "p90", "p99", "max"].map(|quantile| spread[quantile].as_f64().unwrap_or(0.0));
+                let quantiles = ["min", "p1", "p10", "p50", "p90", "p99", "max"];
+                let rising: Vec<_> = quantiles.iter().filter_map(|quantile| spread[quantile].as_f64()).collect();
                 prop_assert!(rising.is_sorted(), "{:?}", rising);
             }
         }

@@ -140,7 +140,7 @@ def first_token():
         "Samples, by prompt length",
         about("ttft_by_input_seconds", "How many are behind each median beside this."),
         by_class("input", INPUTS, lambda where: count("ttft_by_input_seconds", over=RANGE, where=where)),
-        "short",
+        "locale",
         decimals=0,
         w=4,
         h=9,
@@ -341,7 +341,7 @@ def cadence():
         "Samples, by answer length",
         about("output_tokens_per_second", "How many are behind each median beside this."),
         by_class("output", OUTPUTS, lambda where: count("output_tokens_per_second", over=RANGE, where=where)),
-        "short",
+        "locale",
         decimals=0,
         w=4,
     )
@@ -370,6 +370,7 @@ def cadence():
             events,
         ],
         "none",
+        w=8,
     )
     yield series(
         "Stalls: who did not take bytes",
@@ -381,6 +382,8 @@ def cadence():
             query(rises("stall_seconds_total", ("side",)), "{{side}}"),
             samples(count("stalls_total", ("side",)), "n {{side}}"),
         ],
+        "short",
+        w=8,
     )
     yield series(
         "Voice: first audio",
@@ -391,6 +394,7 @@ def cadence():
         [*spread("voice_first_audio_seconds", PAIR, EACH), samples(count("voice_first_audio_seconds", **n), BY_ALL)],
         steps=TTFT_STEPS,
         none="no voice sessions",
+        w=8,
     )
 
 

@@ -2,7 +2,7 @@
 
 from .catalogue import FAMILIES
 from .frame import board
-from .panels import TTFT_STEPS, about, bars, classes, query, samples, series
+from .panels import DASHED, GREY, TTFT_STEPS, about, bars, classes, matching, query, samples, series
 from .queries import PAIR, RANGE, STEP, count, gauge, quantile, recorded, rises
 
 LOADS = FAMILIES["streamgauge_ttft_by_load_seconds"].labels["load"]
@@ -53,6 +53,7 @@ def steady():
             samples(recorded("ttft_seconds:n_30m"), BY_ALL),
         ],
         steps=TTFT_STEPS,
+        overrides=[matching("^usual:", DASHED), matching("^usual \\+", DASHED, GREY)],
         h=9,
     )
     yield series(
@@ -89,10 +90,10 @@ def load():
         w=8,
     )
     yield classes(
-        "Samples, by requests in flight",
+        "Samples, by load",
         about(family, "How many are behind each median beside this."),
         {name: count(family, over=RANGE, where=f'load="{value}"') for value, name in names.items()},
-        "short",
+        "locale",
         decimals=0,
         w=4,
     )
@@ -116,6 +117,7 @@ def load():
             samples(count("requests_started_total", PAIR), BY_ALL),
         ],
         "short",
+        overrides=[matching("^peak", DASHED)],
     )
     yield series(
         "Little's law: two ways to the same number",
@@ -143,13 +145,15 @@ def load():
         "Tokens by second",
         about("tokens_total"),
         [query(rises("tokens_total", ("type",)), "{{type}}"), samples(count("requests_total"))],
-        "suffix:tok/s",
+        "short",
+        w=6,
     )
     yield series(
         "Bytes of bodies",
         about("bytes_total"),
         [query(rises("bytes_total", ("direction",)), "{{direction}}"), samples(count("requests_total"))],
         "Bps",
+        w=6,
     )
 
 

@@ -2,6 +2,7 @@
 
 from .frame import ALERTING, DEADLINE, SINCE, board, link
 from .panels import (
+    DASHED,
     GOOD_SHARE,
     TTFT_STEPS,
     about,
@@ -9,7 +10,6 @@ from .panels import (
     heatmap,
     hue,
     matching,
-    prop,
     query,
     samples,
     series,
@@ -49,8 +49,8 @@ HAND_HUES = {
     "provider": "orange",
     "earlier attempts": "red",
 }
+SIDES = {"gateway": "by the gauge", "server": "by the provider"}
 ALERT = ("alertname", "severity", "upstream", "model")
-DASHED = prop("custom.lineStyle", {"fill": "dash", "dash": [8, 6]})
 
 
 def tiles():
@@ -200,7 +200,7 @@ def fault():
     yield series(
         "Requests by outcome",
         about("requests_total"),
-        [query(rises("requests_total", ("outcome",)), "{{outcome}}"), samples(count("requests_total"))],
+        [query(f'{rises("requests_total", ("outcome",))} > 0', "{{outcome}}"), samples(count("requests_total"))],
         "reqps",
         stack="normal",
         fill=40,
@@ -229,7 +229,7 @@ def fault():
             paired,
             "Means. The gap between the lines is the network and what the provider leaves out of its own account.",
         ),
-        [query(mean(paired, where=f'side="{side}"'), side) for side in ("gateway", "server")]
+        [query(mean(paired, where=f'side="{side}"'), name) for side, name in SIDES.items()]
         + [samples(count(paired, where='side="gateway"'))],
         steps=TTFT_STEPS,
     )
@@ -250,10 +250,10 @@ def fault():
 def each():
     over = {"by": PAIR, "over": RANGE}
     columns = {
-        "n": (count("requests_total", **over), "short", 0, None),
+        "n": (count("requests_total", **over), "locale", 0, None),
         "TTFT P50": (quantile(0.5, TTFT, **over), "s", None, TTFT_STEPS),
         "TTFT P99": (quantile(0.99, TTFT, **over), "s", None, TTFT_STEPS),
-        "with a first token": (count(TTFT, **over), "short", 0, None),
+        "with a first token": (count(TTFT, **over), "locale", 0, None),
         "tok/s P50": (quantile(0.5, "output_tokens_per_second", **over), "none", 0, None),
         "success": (
             share("requests_total", 'outcome="complete"', NOT_THE_CLIENTS, **over),

@@ -3,11 +3,16 @@
 from .catalogue import FAMILIES, PREFIX
 
 SOURCE = {"type": "prometheus", "uid": "${datasource}"}
-IDLE = [{"type": "special", "options": {"match": "null+nan", "result": {"text": "no traffic", "index": 0}}}]
+# Grey, or it would have the lowest threshold's colour, which is the best or the worst.
+NOTHING = {"text": "no traffic", "color": "#8e8e8e", "index": 0}
+NO_LABEL = "–"
+IDLE = [{"type": "special", "options": {"match": "null+nan", "result": NOTHING}}]
 # What feels instant, fine, noticed, broken. In seconds.
 TTFT_STEPS = (("green", None), ("yellow", 0.3), ("orange", 0.6), ("red", 1))
 GOOD_SHARE = (("red", None), ("orange", 0.9), ("yellow", 0.95), ("green", 0.99))
 NEUTRAL = (("text", None),)
+# Up to where an axis goes at least, or Grafana draws one of 0 to 100 for values that are all 0, which is 10,000 %.
+LEAST_AXIS = {"s": 0.01, "percentunit": 0.05}
 LETTERS = "ABCDEFGHIJKLMOPQRSTUVWXYZ"  # of queries; `samples` have N
 
 
@@ -71,7 +76,8 @@ def named(name, *properties):
 
 
 def matching(pattern, *properties):
-    return {"matcher": {"id": "byRegexp", "options": pattern}, "properties": list(properties)}
+    """What holds for fields in whose name this is found; without the slashes it would have to be the whole name."""
+    return {"matcher": {"id": "byRegexp", "options": f"/{pattern}/"}, "properties": list(properties)}
 
 
 def asked_by(ref, *properties):
@@ -92,8 +98,9 @@ def fixed(hues):
     return [named(name, hue(color)) for name, color in hues.items()]
 
 
+DASHED = prop("custom.lineStyle", {"fill": "dash", "dash": [8, 6]})
 GREY = hue("#8e8e8e")
-COUNTED = [prop("unit", "short"), prop("decimals", 0)]
+COUNTED = [prop("unit", "locale"), prop("decimals", 0)]
 REDUCED = {"calcs": ["lastNotNull"], "fields": "", "values": False}
 
 
@@ -118,6 +125,7 @@ def stat(title, description, value, n=None, unit="s", steps=NEUTRAL, **more):
 def series(title, description, queries, unit="s", steps=NEUTRAL, stack=None, log=False, width=1, fill=0, **more):
     """Lines over time; a query made by `samples` becomes grey bars on an axis of its own, named in the tooltip."""
     custom = {
+        **({} if log else {"axisSoftMax": LEAST_AXIS.get(unit, 1)}),
         "drawStyle": "line",
         "lineWidth": width,
         "fillOpacity": fill,
@@ -147,7 +155,8 @@ def series(title, description, queries, unit="s", steps=NEUTRAL, stack=None, log
         "legend": {"displayMode": "list", "placement": "bottom", "showLegend": True, "calcs": []},
         "tooltip": {"mode": "multi", "sort": "desc"},
     }
-    overrides = [*more.pop("overrides", ()), asked_by("n", *bars)]
+    counted = any(asked["refId"] == "n" for asked in queries)
+    overrides = [*more.pop("overrides", ()), *([asked_by("n", *bars)] if counted else [])]
     more.setdefault("color", "palette-classic")
     if not log:
         more.setdefault("least", 0)
@@ -226,6 +235,9 @@ def table(title, description, columns, keys=("upstream", "model"), order=None, l
     """A row for each value of `keys`. `columns`: head → (expression, unit, decimals, thresholds)."""
     asked = [now(column[0], head, format="table") for head, column in columns.items()]
     overrides = [named(head, *cell(*column[1:])) for head, column in columns.items()]
+    # A label that a row does not have is no missing number.
+    overrides += [named(key, prop("noValue", NO_LABEL)) for key in keys]
+    overrides.append(named(keys[0], prop("custom.minWidth", 170)))  # the longest names
     if links:
         overrides.append(named(keys[0], prop("links", list(links))))
     transformations = [{"id": "merge", "options": {}}, organized(columns, keys)]
@@ -236,7 +248,7 @@ def table(title, description, columns, keys=("upstream", "model"), order=None, l
         "sortBy": sort,
         "footer": {"show": False, "reducer": ["sum"], "fields": ""},
     }
-    custom = {"align": "auto", "cellOptions": {"type": "auto"}, "inspect": False, "filterable": True}
+    custom = {"align": "auto", "cellOptions": {"type": "auto"}, "inspect": False, "filterable": True, "minWidth": 90}
     return panel("table", title, description, asked, "short", custom=custom, options=options, overrides=overrides,
                  transformations=transformations, **more)  # fmt: skip
 

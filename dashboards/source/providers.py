@@ -28,6 +28,11 @@ def name(expr):
     return f'max by (name) (label_join({expr}, "name", " / ", "upstream", "model"))'
 
 
+def plain(expr):
+    """Without the series' name, which would keep a table's columns in rows of their own."""
+    return f"max by (upstream, model) ({expr})"
+
+
 def declared():
     yield bars(
         "TTFT of $workload",
@@ -64,14 +69,14 @@ def declared():
         "TTFT of $workload, spread",
         about(TTFT, "Quantiles of 72 hours. A narrow spread is worth more than a good median."),
         {
-            "n": (recorded(f"{TTFT}:n_72h", MINE), "short", 0, None),
+            "n": (plain(recorded(f"{TTFT}:n_72h", MINE)), "locale", 0, None),
             **{f"P{q * 100:.0f}": (within(TTFT, q), "s", None, TTFT_STEPS) for q in (0.05, 0.25, 0.5, 0.75, 0.95)},
-            "speed P50": (recorded(f"{SPEED}:median_72h", MINE), "suffix:tok/s", 0, None),
-            "duration P50": (recorded(f"{DURATION}:median_72h", MINE), "s", None, None),
+            "speed P50": (plain(recorded(f"{SPEED}:median_72h", MINE)), "suffix:tok/s", 0, None),
+            "duration P50": (plain(recorded(f"{DURATION}:median_72h", MINE)), "s", None, None),
         },
-        keys=("upstream", "model", "workload"),
         order="n",
         none=NONE,
+        w=16,
     )
     yield series(
         "TTFT of $workload, day by day",
@@ -84,13 +89,14 @@ def declared():
         timeFrom="30d",
         interval="6h",
         none=NONE,
+        w=8,
     )
 
 
 def within(family, q):
     """A quantile over 72 hours, from the increases that a rule keeps."""
     increases = recorded(f"{family}_bucket:increase5m", MINE)
-    return f"histogram_quantile({q}, sum by (upstream, model, workload, le) (sum_over_time({increases}[72h])))"
+    return f"histogram_quantile({q}, sum by (upstream, model, le) (sum_over_time({increases}[72h])))"
 
 
 def prompts():
@@ -108,7 +114,7 @@ def prompts():
     yield table(
         "Samples, by prompt length",
         about(family, "How many are behind each median above."),
-        {head: (count(family, PAIR, RANGE, f'input="{value}"'), "short", 0, None) for value, head in heads.items()},
+        {head: (count(family, PAIR, RANGE, f'input="{value}"'), "locale", 0, None) for value, head in heads.items()},
         w=24,
     )
 
@@ -126,8 +132,8 @@ def everything():
             "In time: within $deadline s.",
         ),
         {
-            "requests": (count("requests_total", **over), "short", 0, None),
-            "with a first token": (count(ttft, **over), "short", 0, None),
+            "requests": (count("requests_total", **over), "locale", 0, None),
+            "with a first token": (count(ttft, **over), "locale", 0, None),
             "TTFT P50": (quantile(0.5, ttft, **over), "s", None, TTFT_STEPS),
             "TTFT P95": (quantile(0.95, ttft, **over), "s", None, TTFT_STEPS),
             "TTFT P99": (quantile(0.99, ttft, **over), "s", None, TTFT_STEPS),
@@ -161,7 +167,8 @@ def everything():
         about("requests_total", "Everything the client had no part in but the complete ones."),
         [
             query(
-                recorded("requests:share_30m", 'outcome!~"complete|client_.*"'), "{{outcome}}: {{upstream}} {{model}}"
+                f"{recorded('requests:share_30m', SPOILT)} > 0",
+                "{{outcome}}: {{upstream}} {{model}}",
             ),
             samples(recorded("requests:n_30m"), "n {{upstream}} {{model}}"),
         ],
@@ -170,6 +177,7 @@ def everything():
     )
 
 
+SPOILT = 'outcome!~"complete|client_.*"'
 LIMITED = (*NEUTRAL, ("yellow", 0.01), ("red", 0.05))
 
 

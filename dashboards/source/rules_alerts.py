@@ -206,7 +206,6 @@ REGRESSIONS = [
         {TOKENS}:cached_share_30m_same_hour_7d - {TOKENS}:cached_share_30m > 0.1
         and {TTFT}:p50_30m > 1.25 * {TTFT}:baseline_median_7d
         and {TTFT}:p50_30m - {TTFT}:baseline_median_7d > 0.1
-        and {TTFT}:n_30m >= {ENOUGH}
         """,
         "15m",
         "info",
@@ -240,7 +239,7 @@ REGRESSIONS = [
         {seconds(f"{TPOT}:p50_30m_same_hour_7d")} (n = {now(f"{TPOT}:n_30m")}). From the first to the last output event,
         divided by the tokens between: the provider's time. Streams that a client held back are left out.
         """,
-        "providers",
+        "anatomy",
     ),
 ]
 

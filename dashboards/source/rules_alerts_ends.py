@@ -7,21 +7,12 @@ from .rules_recording import PAIRED, REQUESTS
 GAUGE = 'job="streamgauge"'  # the job's name in Prometheus
 
 
-def ended(outcomes, window):
-    """The share of these outcomes, and that there are five of them or more."""
-    return f'sum by ({PAIR}) ({REQUESTS}:share_{window}{{outcome=~"{outcomes}"}})', (
-        f'sum by ({PAIR}) (increase(streamgauge_requests_total{{outcome=~"{outcomes}"}}[{window}])) >= 5'
-    )
-
-
-def share(name, outcomes, window, above, enough, severity, why, summary, description, board="overview"):
-    of_all, several = ended(outcomes, window)
+def share(name, outcomes, window, above, severity, why, summary, description, board="overview"):
     return Alert(
         name,
         f"""
-        {of_all} > {above}
-        and {several}
-        and {REQUESTS}:n_{window} >= {enough}
+        sum by ({PAIR}) ({REQUESTS}:share_{window}{{outcome=~"{outcomes}"}}) > {above}
+        and sum by ({PAIR}) (increase(streamgauge_requests_total{{outcome=~"{outcomes}"}}[{window}])) >= 5
         """,
         "5m", severity, why, summary,
         f"""
@@ -35,10 +26,10 @@ SHARE = "{{ $value | humanizePercentage }} of the requests"
 
 ENDS = [
     share(
-        "LLMTruncatedShare", "truncated|upstream_reset", "30m", 0.02, 50, "ticket",
+        "LLMTruncatedShare", "truncated|upstream_reset", "30m", 0.02, "ticket",
         """
-        One answer in fifty that breaks off is felt, and nothing else shows it: the status was 200. Five of them and
-        fifty requests: below, two cuts by chance would do. Half an hour, because it is rare.
+        One answer in fifty that breaks off is felt, and nothing else shows it: the status was 200. Five of them:
+        two cuts may be chance. Half an hour, because it is rare.
         """,
         f"{SHARE} of {WHERE} broke off",
         """
@@ -47,7 +38,7 @@ ENDS = [
         """,
     ),
     share(
-        "LLMErrorInStreamShare", "error_event", "30m", 0.02, 50, "ticket",
+        "LLMErrorInStreamShare", "error_event", "30m", 0.02, "ticket",
         "Inside of a stream that began with 200: no log of status codes has them. Bounds as above.",
         f"{SHARE} of {WHERE} had an error inside of a stream that began well",
         """
@@ -56,7 +47,7 @@ ENDS = [
         """,
     ),
     share(
-        "LLMUpstreamFailing", "upstream_5xx|unreachable|upstream_timeout", "5m", 0.1, 20, "page",
+        "LLMUpstreamFailing", "upstream_5xx|unreachable|upstream_timeout", "5m", 0.1, "page",
         "One request in ten lost for five minutes, five of them at least: an outage, and clients retry into it.",
         f"{SHARE} of {WHERE} fail",
         """
@@ -65,7 +56,7 @@ ENDS = [
         """,
     ),
     share(
-        "LLMRateLimitedShare", "rate_limited", "5m", 0.05, 20, "ticket",
+        "LLMRateLimitedShare", "rate_limited", "5m", 0.05, "ticket",
         "One in twenty is more than a client's first retry hides. Five of them at least, so a burst is none.",
         f"{SHARE} of {WHERE} are turned away by its rate limit",
         """

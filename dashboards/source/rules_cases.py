@@ -91,6 +91,7 @@ WAITS = [
             """,
         ),
         [
+            Silent("a model that usually thinks for 14 s", {"ttft": ttft((97, {14: 2}), (14, {14: 0}))}),
             Silent("other streams still get their first token", {"ttft": ttft((97, {0.28: 2}), (14, {0.28: 0.5}))}),
             Silent("a single stream that waits", {"deadline": deadline([(100, 2), (10, 0)], [(100, 0), (10, 0.1)])}),
             Silent("a wait of 28 s", {"wait": {WAIT: gauge((100, 0), (1, 20), (10, 28))}}),
@@ -155,7 +156,7 @@ LONG, SHORT = 1.3, 0.25  # TTFT of prompts of 5k to 20k tokens, and of up to 200
 
 
 # Of two lengths of prompt, a day (or a week) ago and now: the share of the short ones, then and now.
-def mix(share, then=0.7, slower=1.0, rate=2.0, day=DAY):
+def mix(share, then=0.7, slower=1.0, rate=2.0, day=DAY, short=SHORT, long=LONG):
     def phases(value, before, after):
         return (
             (3 * HOUR, {value: rate * before}),
@@ -164,7 +165,7 @@ def mix(share, then=0.7, slower=1.0, rate=2.0, day=DAY):
             (LATE, {value * slower: rate * after}),
         )
 
-    return by_input("0_200", *phases(SHORT, then, share)) | by_input("5k_20k", *phases(LONG, 1 - then, 1 - share))
+    return by_input("0_200", *phases(short, then, share)) | by_input("5k_20k", *phases(long, 1 - then, 1 - share))
 
 
 def unknown(given):
@@ -218,7 +219,9 @@ MIX = [
         ),
         [
             Silent("the prompts have become longer, each length is as fast", {"input": mix(0.3, slower=1)}),
-            Silent("lengths are not known", {"input": unknown(mix(0.3, slower=2))}),
+            Silent("no length is known", {"input": unknown(mix(0.3, slower=2))}),
+            Silent("most lengths are not known", {"input": mix(0.3, slower=2) | unknown(mix(0.3, slower=2, rate=4))}),
+            Silent("a fast chip, from 25 to 75 ms", {"input": mix(0.3, slower=2, short=0.04, long=0.04)}),
             Silent("a tenth of the traffic", {"ttft": mixed_ttft(0.3, slower=2, rate=0.2)}),
             Silent("the cache holds less of the prompts", {"tokens": cached(0.2)}),
         ],
@@ -261,6 +264,7 @@ BASELINES = [
             Silent("hours so slow are usual", {"usual": history((16 * HOUR, 0.275), (8 * HOUR, 0.55))}),
             Silent("a history of half a day", {"usual": history((13 * HOUR, None), (11 * HOUR, 0.275))}),
             Silent("a step from 0.275 to 0.35 s", {"ttft": day(now=0.35)}),
+            Silent("a step from 0.445 to 0.55 s", {"usual": history((DAY, 0.445))}),
             Silent("prompts of each length are as fast as usual", {"input": day_mix(1)}),
             Silent("the cache holds less of the prompts", {"tokens": day_cached(0.2)}),
         ],
@@ -278,6 +282,8 @@ BASELINES = [
         [
             Silent("the cache holds as much", {"tokens": day_cached(0.6)}),
             Silent("it is no slower", {"ttft": day(now=0.28)}),
+            Silent("a step from 0.275 to 0.35 s", {"ttft": day(now=0.35)}),
+            Silent("a step from 0.445 to 0.55 s", {"usual": history((DAY, 0.445))}),
             Silent("a tenth of the traffic", {"ttft": day(rate=0.2)}),
         ],
     ),
@@ -290,15 +296,16 @@ def tpot(then=0.0145, first=0.0145, now=0.0225, rate=2.0):
 
 
 # 60 requests a minute, of which two in a hundred are in another world; a day ago, `usual` of them.
-def tail(usual=0.0, now=0.02, far=7, rate=60.0):
+def tail(usual=0.0, now=0.02, near=0.28, far=7.0, rate=60.0):
     def seen(part):
-        return {0.28: rate * (1 - part), far: rate * part}
+        return {near: rate * (1 - part), far: rate * part}
 
     return ttft((3 * HOUR, seen(usual)), (DAY - 3 * HOUR, None), (HOUR, seen(usual)), (LATE, seen(now)))
 
 
-def load(busy=1.3, usual=0.45, alone=0.25, rate=2.0, of="9_16"):
-    crowd = (3 * HOUR, {usual: rate}), (DAY - 3 * HOUR, None), (HOUR, {usual: rate}), (LATE, {busy: rate})
+def load(busy=(1.3,), usual=0.45, alone=0.25, rate=2.0, of="9_16"):
+    seen = {value: rate / len(busy) for value in busy}
+    crowd = (3 * HOUR, {usual: rate}), (DAY - 3 * HOUR, None), (HOUR, {usual: rate}), (LATE, seen)
     single = (3 * HOUR, {alone: 1}), (DAY - 3 * HOUR, None), (HOUR, {alone: 1}), (LATE, {alone: 1})
     return {"crowd": by_load(of, *crowd), "alone": by_load("1", *single)}
 
@@ -339,6 +346,7 @@ SHAPE = [
             Silent("half of the requests", {"ttft": tail(rate=30)}),
             Silent("a tail that is usual at this hour", {"ttft": tail(usual=0.02)}),
             Silent("a tail nearer by", {"ttft": tail(far=2.2)}),
+            Silent("a fast chip, 45 ms and 0.6 s", {"ttft": tail(near=0.045, far=0.55)}),
             Silent("one request in two hundred in it", {"ttft": tail(now=0.005)}),
         ],
     ),
@@ -356,10 +364,11 @@ SHAPE = [
             """,
         ),
         [
-            Silent("half as slow", {"crowd": load(busy=0.45)["crowd"]}),
+            Silent("half as slow", {"crowd": load(busy=(0.45,))["crowd"]}),
             Silent("a third of the traffic", {"crowd": load(rate=0.6)["crowd"]}),
             Silent("so many at once are usually so slow at this hour", {"crowd": load(usual=1.3)["crowd"]}),
             Silent("requests that are alone are as slow", {"alone": load(alone=1.3)["alone"]}),
+            Silent("a fast chip, from 25 to 100 ms", load(busy=(0.09, 0.15), usual=0.04, alone=0.04)),
             Silent("fewer at once", {"crowd": load(of="2_4")["crowd"]}),
         ],
     ),

@@ -38,6 +38,7 @@ pub fn record_json(observation: &Observation) -> String {
     record.text("path", o.path.as_deref().and_then(|path| path.split('?').next()));
     record.plain("status", o.status);
     record.plain("stream", Some(o.stream));
+    record.plain("asked_stream", o.asked_stream);
     record.text("outcome", Some(o.outcome.as_str()));
     record.text("limit", o.limit.map(Limit::as_str));
 
@@ -48,6 +49,7 @@ pub fn record_json(observation: &Observation) -> String {
 
     record.seconds("wall_s", Some(o.wall()));
     record.plain("attempts", Some(o.attempts));
+    record.seconds("request_s", spans.and_then(Timeline::request_span));
     record.seconds("ttfb_s", spans.and_then(Timeline::ttfb));
     record.seconds("first_event_s", streamed.and_then(Timeline::first_event_time));
     record.seconds("ttft_s", streamed.and_then(Timeline::ttft));
@@ -107,6 +109,7 @@ pub fn record_json(observation: &Observation) -> String {
         let Connection { client, upstream, .. } = &o.connection;
         connection.seconds("client_rtt_s", client.rtt);
         connection.seconds("client_min_rtt_s", client.min_rtt);
+        connection.plain("client_retransmits", client.retransmits);
         connection.seconds("upstream_rtt_s", upstream.rtt);
         connection.seconds("upstream_min_rtt_s", upstream.min_rtt);
         connection.plain("upstream_retransmits", upstream.retransmits);
@@ -288,6 +291,7 @@ mod tests {
         o.path = Some("/v1/chat/completions?key=sk-secret".into());
         o.status = Some(200);
         o.stream = true;
+        o.asked_stream = Some(true);
         o.limit = Some(Limit::Idle);
         o.model = Some("gpt \"5\"\n\u{2028}".into());
         o.facts.response_model = Some("gpt-5-2026".into());

@@ -63,8 +63,8 @@ impl Wanted {
             let twice = match key {
                 "trace_id" => wanted.trace_id.replace(hexadecimal(key, &value, 32)?).is_some(),
                 "id" => {
-                    let digits = hexadecimal(key, &value, 16)?;
-                    wanted.id.replace(ExchangeId(u64::from_str_radix(&digits, 16).unwrap_or_default())).is_some()
+                    let id = ExchangeId::parse(&value);
+                    wanted.id.replace(id.ok_or_else(|| format!("`id` has 16 hexadecimal digits; {KNOWN}"))?).is_some()
                 }
                 "upstream" => wanted.upstream.replace(value).is_some(),
                 "model" => wanted.model.replace(value).is_some(),
@@ -129,7 +129,7 @@ mod tests {
 
     fn ids(query: &str) -> Vec<String> {
         let page = page(&remembered(), query).unwrap();
-        let records: Vec<serde_json::Value> = serde_json::from_str(&page).unwrap();
+        let records: Vec<Value> = serde_json::from_str(&page).unwrap();
         records.iter().map(|record| record["id"].as_str().unwrap().trim_start_matches('0').to_owned()).collect()
     }
 

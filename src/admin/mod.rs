@@ -93,6 +93,9 @@ impl Admin {
     }
 }
 
+/// What is there as a whole, or goes on and on.
+type Content = Either<Full<Bytes>, Live>;
+
 struct Pages {
     recorder: Arc<Recorder>,
     ready: Arc<AtomicBool>,
@@ -102,13 +105,10 @@ struct Pages {
 }
 
 impl Pages {
-    fn answer<B>(self: &Arc<Self>, request: &Request<B>) -> Response<Either<Full<Bytes>, Live>> {
+    fn answer<B>(self: &Arc<Self>, request: &Request<B>) -> Response<Content> {
         let (path, headers) = (request.uri().path(), request.headers());
         if path == "/live" && request.method() == Method::GET {
-            return match self.watch(headers) {
-                Ok(answer) => answer.map(Either::Right),
-                Err(refusal) => refusal.map(Either::Left),
-            };
+            return self.watch(headers);
         }
         let answer = match *request.method() {
             Method::GET | Method::HEAD => self.plain(path, request.uri().query().unwrap_or_default(), headers),
@@ -151,23 +151,23 @@ impl Pages {
     }
 
     /// The live page's events, for as long as somebody reads them.
-    fn watch(self: &Arc<Self>, headers: &HeaderMap) -> Result<Response<Live>, Answer> {
+    fn watch(self: &Arc<Self>, headers: &HeaderMap) -> Response<Content> {
         if let Some(refusal) = self.refuses(headers) {
-            return Err(refusal);
+            return refusal.map(Either::Left);
         }
         let Ok(seat) = Arc::clone(&self.seats).try_acquire_owned() else {
             let many = format!("{SEATS} are looking already, and no more may\n");
-            return Err(text(StatusCode::SERVICE_UNAVAILABLE, many));
+            return text(StatusCode::SERVICE_UNAVAILABLE, many).map(Either::Left);
         };
         let zipped = accepts(headers, header::ACCEPT_ENCODING, "gzip");
-        let mut response = Response::new(Live::new(Arc::clone(self), seat, zipped));
+        let mut response = Response::new(Either::Right(Live::new(Arc::clone(self), seat, zipped)));
         let about = response.headers_mut();
         about.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
         about.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
         if zipped {
             about.insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
         }
-        Ok(response)
+        response
     }
 
     fn metrics(&self, headers: &HeaderMap) -> Answer {

@@ -184,6 +184,7 @@ impl Client {
         seen.method = Some(Method::POST);
         seen.path = Some(target.path.path().to_owned());
         seen.trace_id = Some(ask.trace_id);
+        seen.flags.bench = true;
         let upload = Arc::new(Upload::default());
         upload.add(ask.body.len() as u64);
         let (recorder, handles) = (&self.shared.recorder, &target.handles);
@@ -340,6 +341,9 @@ async fn read(
         if let Some(exchange) = open.exchange() {
             exchange.data(arrival, bytes, Nanos::ZERO);
             arrived(exchange, clock);
+            if exchange.so_far().timeline.first_output_delivered.is_some() {
+                open.look_at_network();
+            }
         }
         if body.is_end_stream() {
             return Ok(arrival);

@@ -13,13 +13,10 @@ use super::{
     table::{NUMBERS, Number, load_json},
 };
 use crate::figures::{
-    ABSENT, Sample,
+    ABSENT, Sample, least, percent,
     ratio::{self, Interval},
     signed_time, significant, table as text_table, time,
 };
-
-/// From how many answers of each target a p99 is shown: with fewer it is the slowest one and nothing else.
-pub(super) const ENOUGH_FOR_P99: usize = 100;
 
 /// Columns a terminal must have for intervals to stand beside their values.
 const WIDE: u16 = 100;
@@ -116,14 +113,12 @@ impl Side {
         }
     }
 
-    /// `2 of 40 failed (5.0 %), 1 of them with 429`.
+    /// `2 of 40 failed (5.0 %), 1 of them with 429 (2.5 % of all)`.
     fn words(&self) -> String {
-        let share = |count: usize| 100.0 * count as f64 / self.requests.max(1) as f64;
-        let limited = match self.rate_limited {
-            0 => String::new(),
-            limited => format!(", {limited} of them with 429 ({:.1} % of all)", share(limited)),
-        };
-        format!("{} of {} failed ({:.1} %){limited}", self.errors, self.requests, share(self.errors))
+        let share = |count: usize| percent(count as f64 / self.requests.max(1) as f64);
+        let Self { requests, errors, rate_limited } = self;
+        let (failed, limited) = (share(*errors), share(*rate_limited));
+        format!("{errors} of {requests} failed ({failed}), {rate_limited} of them with 429 ({limited} of all)")
     }
 }
 
@@ -131,9 +126,9 @@ impl Compared {
     fn of(cell: &Cell, result: &CellResult) -> Self {
         let of_target = |target: usize| result.targets.get(target).map_or(&[][..], Vec::as_slice);
         let (a, b) = (of_target(0), of_target(1));
-        // In a closed loop nothing is due.
+        // In a closed loop nothing is due, and what lies before the departure is connecting and this program itself.
         let closed = matches!(cell.load, Load::Closed(_));
-        let rows = NUMBERS.iter().filter(|number| !(closed && number.key.contains("_from_due"))).flat_map(|number| {
+        let rows = NUMBERS.iter().filter(|number| !(closed && number.counts_from_due())).flat_map(|number| {
             let value = |done: &Done| (number.of)(&done.record);
             let sample = |done: &[Done]| done.iter().filter_map(value).collect::<Sample>();
             let (sample_a, sample_b) = (sample(a), sample(b));
@@ -141,7 +136,7 @@ impl Compared {
             let pairs: Vec<_> = pairs(a, b).filter_map(|(a, b)| value(a).zip(value(b))).collect();
             rows[0].pairs = pairs.len();
             rows[0].paired_difference_interval = ratio::paired(pairs);
-            if sample_a.count().min(sample_b.count()) >= ENOUGH_FOR_P99 {
+            if sample_a.count().min(sample_b.count()) >= least(0.99) {
                 // The tail of a speed is at its low end.
                 rows.push(Row::of(number, if number.speed { 0.01 } else { 0.99 }, &sample_a, &sample_b));
             }
@@ -296,7 +291,7 @@ fn block(cell: &Cell, compared: &Compared, width: Option<u16>) -> String {
     let mut text = format!("{} · {}\n\n{}\n\n", cell.workload.name, cell.load, table.trim_fmt());
     let _ = writeln!(text, "A: {}. B: {}.", compared.a.words(), compared.b.words());
     if !compared.rows.iter().any(|row| row.quantile != 0.5) {
-        let _ = writeln!(text, "p99 is shown from {ENOUGH_FOR_P99} answers of each.");
+        let _ = writeln!(text, "p99 is shown from {} answers of each.", least(0.99));
     }
     let needed = ratio::enough(0.99);
     if compared.rows.iter().any(|row| row.quantile != 0.5 && row.n_a.min(row.n_b) < needed) {
@@ -327,7 +322,8 @@ mod tests {
             ..Record::default()
         };
         let stamp = Stamp::ORIGIN;
-        Done { target, number, due: stamp, end: stamp, record, trace_id: String::new(), error: None }
+        let lag = crate::clock::Nanos::ZERO;
+        Done { target, number, due: stamp, lag, end: stamp, record, trace_id: String::new(), error: None }
     }
 
     fn cell() -> Cell {
@@ -341,7 +337,7 @@ mod tests {
         let b = (0..n).map(|number| done(1, number, drift(number))).collect();
         // As they ended, which is in no order.
         let a = (0..n).rev().map(|number| done(0, number, a_of(number, drift(number)))).collect();
-        Compared::of(&cell(), &CellResult { targets: vec![a, b], span_s: 1.0, held_back: false })
+        Compared::of(&cell(), &CellResult { targets: vec![a, b], span_s: 1.0, ..CellResult::default() })
     }
 
     #[test]
@@ -377,7 +373,7 @@ mod tests {
         );
         assert_eq!(
             words[1],
-            "end to end: no difference seen at n = 40 and 40; A − B lies between +0.00 µs and +0.00 µs."
+            "upstream duration: no difference seen at n = 40 and 40; A − B lies between +0.00 µs and +0.00 µs."
         );
         assert_eq!(words.len(), 4, "an answer's TTFT was not observed at all: {words:?}");
     }
@@ -403,7 +399,9 @@ mod tests {
         assert!(row("in pairs").contains("+100 ms (+100 ms … +100 ms)"), "{text}");
         assert!(row("answer TTFT").contains(ABSENT), "{text}");
         assert!(
-            text.contains("A: 2 of 20 failed (10.0 %), 1 of them with 429 (5.0 % of all). B: 0 of 20 failed (0.0 %).")
+            text.contains(
+                "A: 2 of 20 failed (10.0 %), 1 of them with 429 (5.0 % of all). B: 0 of 20 failed (0 %), 0 of them with 429 (0 % of all)."
+            )
         );
         assert!(text.contains("p99 is shown from 100 answers of each.") && !text.contains("TTFT p99"));
 

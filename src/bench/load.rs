@@ -44,6 +44,8 @@ pub(super) struct Done {
     /// When it was due (open loop) or begun (closed loop): its record's marks count from here, so that `client_ttft_s`
     /// and `client_duration_s` include every wait.
     pub(super) due: Stamp,
+    /// How much later than that this program began it: its own delay, part of every number that counts from `due`.
+    pub(super) lag: Nanos,
     /// When it was over.
     pub(super) end: Stamp,
     /// What the proxy's machine measured of it. `ttft_s` is the wire's: from the request's departure.
@@ -73,6 +75,8 @@ pub(super) struct CellResult {
     pub(super) span_s: f64,
     /// The open loop had [`MOST_IN_FLIGHT`] requests under way, so that some began later than they were due.
     pub(super) held_back: bool,
+    /// By place among the targets: its prompts were made to size by the provider's own count of one before.
+    pub(super) sized: Vec<bool>,
 }
 
 /// What happens while a plan is carried out.
@@ -95,6 +99,8 @@ pub(super) struct Asks {
     pub(super) round: u64,
     /// Words of a prompt, by target and cell.
     pub(super) words: Vec<Vec<usize>>,
+    /// By target and cell: whether that many words are by the provider's own count.
+    pub(super) sized: Vec<Vec<bool>>,
     /// By target: see [`api::Wish::new_maximum`].
     pub(super) new_maximum: Vec<bool>,
 }
@@ -141,13 +147,14 @@ impl Asks {
 
     async fn done(&self, target: usize, number: usize, ask: Ask) -> (Done, String) {
         let trace_id = ask.trace_id.clone();
+        let begun = self.client.clock().now();
         let answer = self.client.ask(&self.targets[target], ask).await;
         let marks = &answer.observation.timeline;
         let (due, end) = (marks.request_head, marks.end.unwrap_or(marks.request_head));
         let line = record_json(&answer.observation);
         // It was written by the line above.
         let record = Record::parse(&line).unwrap_or_default();
-        (Done { target, number, due, end, record, trace_id, error: answer.error }, line)
+        (Done { target, number, due, lag: begun.since(due), end, record, trace_id, error: answer.error }, line)
     }
 }
 
@@ -184,11 +191,12 @@ pub(super) async fn run(asks: Arc<Asks>, stop: &Stop, mut on_event: impl FnMut(E
                 }
                 drop(work);
             }
-            Load::Open(rate, arrivals) => {
-                tasks.spawn(work.open(rate, arrivals));
+            Load::Open(..) => {
+                tasks.spawn(work.open());
             }
         }
         let result = &mut results.cells[index];
+        result.sized = asks.sized.iter().map(|cells| cells[index]).collect();
         let (mut first, mut last): (Option<Stamp>, Option<Stamp>) = (None, None);
         let mut tick = tokio::time::interval(Duration::from_millis(250));
         let mut cutting = std::pin::pin!(stop.cutting());
@@ -261,19 +269,15 @@ impl Work {
     }
 
     /// Begins each request when it is due. Whether some had to wait for room.
-    async fn open(self, rate: f64, arrivals: Arrivals) -> bool {
+    async fn open(self) -> bool {
         let Self { asks, cell, stop, done } = self;
         let clock = asks.client.clock();
         let room = Arc::new(Semaphore::new(MOST_IN_FLIGHT));
-        let seed = mixed(&[asks.plan.seed, asks.round, cell as u64]);
         let begin = clock.now();
         let targets = asks.targets.len();
         let mut held_back = false;
         let mut requests = JoinSet::new();
-        for (index, offset) in due(rate, arrivals, seed).take(asks.plan.runs * targets).enumerate() {
-            if asks.plan.duration.is_some_and(|duration| offset >= Nanos::from(duration)) {
-                break;
-            }
+        for (index, offset) in offsets(&asks.plan, cell, asks.round, targets).enumerate() {
             let (number, place) = (index / targets, index % targets);
             let Some(target) = turns(targets, number).nth(place) else { break };
             let due = begin + offset;
@@ -304,6 +308,19 @@ impl Work {
 /// The order in which the targets of a pair are asked: forwards, then backwards, so that none is always the first.
 fn turns(targets: usize, number: usize) -> impl Iterator<Item = usize> {
     (0..targets).map(move |place| if number.is_multiple_of(2) { place } else { targets - 1 - place })
+}
+
+/// When the requests of an open loop's cell are due, counted from the loop's beginning, of so many targets together; none of
+/// a closed loop. What is announced and what is sent both follow from it.
+pub(super) fn offsets(plan: &Plan, cell: usize, round: u64, targets: usize) -> impl Iterator<Item = Nanos> {
+    let load = match plan.cells[cell].load {
+        Load::Open(rate, arrivals) => Some((rate, arrivals)),
+        Load::Closed(_) => None,
+    };
+    let seed = mixed(&[plan.seed, round, cell as u64]);
+    let end = plan.duration.map(Nanos::from);
+    let due = load.into_iter().flat_map(move |(rate, arrivals)| due(rate, arrivals, seed));
+    due.take(plan.runs * targets).take_while(move |offset| end.is_none_or(|end| *offset < end))
 }
 
 /// When requests are due, counted from the loop's beginning: at even distances, or at those of a Poisson process, which

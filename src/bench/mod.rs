@@ -43,6 +43,8 @@ struct Bench {
     client: Arc<Client>,
     /// Words of a prompt, by target and cell.
     words: Vec<Vec<usize>>,
+    /// By target and cell: whether the provider's own count of a prompt of this workload made them.
+    sized: Vec<Vec<bool>>,
     /// By target: see [`api::Wish::new_maximum`].
     new_maximum: Vec<bool>,
     /// How many times the plan was carried out.
@@ -59,6 +61,7 @@ impl Bench {
             client: Arc::clone(&self.client),
             round: self.round,
             words: self.words.clone(),
+            sized: self.sized.clone(),
             new_maximum: self.new_maximum.clone(),
         }
     }
@@ -69,6 +72,10 @@ impl Bench {
     /// # Errors
     /// If a provider can't be reached, or refuses what it is asked: then all else would be refused too.
     async fn warm_up(&mut self, stop: &Stop) -> Result<(), String> {
+        let requests = self.plan.cost(self.targets.len()).warm_up;
+        if requests > 0 && !self.quiet {
+            tell(&format!("warming up, to size the prompts: not measured, requests: {requests}"));
+        }
         for target in 0..self.targets.len() {
             for cell in self.plan.workloads().collect::<Vec<_>>() {
                 let mut left = self.plan.warm_up;
@@ -88,6 +95,7 @@ impl Bench {
                         left += 1;
                     } else if refused {
                         let error = answer.error.unwrap_or_default();
+                        let error = figures::tame(&error, table::LONGEST_WORD);
                         return Err(format!("{} {error}", self.targets[target].place()));
                     }
                     if let Some(counted) = seen.facts.usage.input {
@@ -104,7 +112,9 @@ impl Bench {
         let words = self.words[target][cell];
         for (index, of) in self.plan.cells.iter().enumerate() {
             let wanted = of.workload.input_tokens;
-            if of.workload == self.plan.cells[cell].workload || index > cell {
+            let same = of.workload == self.plan.cells[cell].workload;
+            self.sized[target][index] |= same && counted > 0;
+            if same || index > cell {
                 self.words[target][index] = prompt::resized(words, counted, wanted);
             }
         }
@@ -141,6 +151,9 @@ impl Bench {
     }
 }
 
+/// What the first signal does, on a line of its own where a bar was being drawn.
+const STOPPING: &str = "\nNo more requests: those under way run to their end, then what was measured is printed. Once more, and they are dropped.";
+
 /// Runs all workloads at all loads and prints what came of them.
 ///
 /// SIGINT or SIGTERM lets what is under way end and prints what was measured; a second one drops it.
@@ -163,8 +176,14 @@ pub fn main(arguments: &BenchArgs) -> io::Result<ExitCode> {
         // Ends with the runtime.
         tokio::spawn(app::on_signals(stop.clone())?);
         if !arguments.quiet {
-            tell(&setup::announcement(&bench));
+            tell(&setup::announcement(&bench, arguments.every.is_some()));
         }
+        let asked = stop.clone();
+        // Ends with the runtime, too.
+        tokio::spawn(async move {
+            asked.asked().await;
+            tell(STOPPING);
+        });
         match arguments.every {
             Some(period) => {
                 let print = |bench: &Bench, results: &Results| print(&output(bench, results, None, arguments.json));

@@ -2,7 +2,7 @@
 
 use std::{fmt, sync::Arc, time::Duration};
 
-use super::load::MOST_IN_FLIGHT;
+use super::load::{MOST_IN_FLIGHT, offsets};
 use crate::cli::{Arrivals, BenchArgs};
 
 /// All that is to be measured: every workload at every load, in this order, of every target in turns.
@@ -111,22 +111,48 @@ impl Plan {
         self.cells[cell].workload.output_tokens.min(WARM_UP_OUTPUT)
     }
 
-    /// What it costs at most, of so many targets: requests, input tokens, output tokens, all rounded as providers count.
-    pub(super) fn cost(&self, targets: usize) -> (u64, u64, u64) {
-        let (runs, warm_up, targets) = (self.runs as u64, self.warm_up as u64, targets as u64);
-        let mut cost = (0, 0_u64, 0_u64);
-        let mut add = |requests: u64, input: u64, output: u64| {
-            cost.0 += requests * targets;
-            cost.1 = cost.1.saturating_add(requests.saturating_mul(targets).saturating_mul(input));
-            cost.2 = cost.2.saturating_add(requests.saturating_mul(targets).saturating_mul(output));
-        };
-        for cell in &self.cells {
-            add(runs, cell.workload.input_tokens, cell.workload.output_tokens);
+    /// What the first round will send to so many targets.
+    pub(super) fn cost(&self, targets: usize) -> Cost {
+        let mut cost = Cost { exact: true, ..Cost::default() };
+        for (index, cell) in self.cells.iter().enumerate() {
+            let requests = match cell.load {
+                Load::Closed(_) => self.runs * targets,
+                Load::Open(..) => offsets(self, index, 0, targets).count(),
+            };
+            // How fast answers come, nobody knows before.
+            cost.exact &= self.duration.is_none() || matches!(cell.load, Load::Open(..));
+            cost.measured += requests as u64;
+            cost.add(requests, cell.workload.input_tokens, cell.workload.output_tokens);
         }
         for cell in self.workloads() {
-            add(warm_up, self.cells[cell].workload.input_tokens, self.warm_up_output(cell));
+            let requests = self.warm_up.saturating_mul(targets);
+            cost.warm_up = cost.warm_up.saturating_add(requests as u64);
+            cost.add(requests, self.cells[cell].workload.input_tokens, self.warm_up_output(cell));
         }
         cost
+    }
+}
+
+/// What is sent: requests, and tokens rounded as providers count.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(super) struct Cost {
+    /// Requests that are measured.
+    pub(super) measured: u64,
+    /// That many, and not fewer: a closed loop that a duration ends sends as many as fit.
+    pub(super) exact: bool,
+    /// Requests before them.
+    pub(super) warm_up: u64,
+    /// Input tokens of all.
+    pub(super) input: u64,
+    /// Output tokens of all, at most.
+    pub(super) output: u64,
+}
+
+impl Cost {
+    fn add(&mut self, requests: usize, input: u64, output: u64) {
+        let requests = requests as u64;
+        self.input = self.input.saturating_add(requests.saturating_mul(input));
+        self.output = self.output.saturating_add(requests.saturating_mul(output));
     }
 }
 
@@ -187,8 +213,9 @@ mod tests {
         );
         assert_eq!((plan.runs, plan.seed, plan.workloads().collect::<Vec<_>>()), (20, 3, vec![0, 2]));
         // Four cells of 20 runs, and a warm-up of each workload with 16 output tokens.
-        assert_eq!(plan.cost(1), (82, 40 * 1000 + 40 * 1500 + 2500, 80 * 200 + 32));
-        assert_eq!(plan.cost(2).0, 164);
+        let input = 40 * 1000 + 40 * 1500 + 2500;
+        assert_eq!(plan.cost(1), Cost { measured: 80, exact: true, warm_up: 2, input, output: 80 * 200 + 32 });
+        assert_eq!((plan.cost(2).measured, plan.cost(2).warm_up), (160, 4));
     }
 
     #[test]
@@ -197,6 +224,22 @@ mod tests {
         assert_eq!(plan.cells.len(), 1);
         assert_eq!((plan.cells[0].load, plan.runs), (Load::Open(5.0, Arrivals::Poisson), 50_000));
         assert_eq!(Plan::new(&arguments("--duration 60 --runs 7"), 1).unwrap().runs, 7);
+    }
+
+    #[test]
+    fn what_a_rate_costs_is_what_will_be_due() {
+        let even = Plan::new(&arguments("--rate 5 --duration 60 --arrivals even"), 2).unwrap();
+        let Cost { measured, exact, input, .. } = even.cost(2);
+        assert_eq!((measured, exact, input), (300, true, 302_000), "and a warm-up of each");
+        // At random it is near, and just as many as the loop will find due.
+        let random = Plan::new(&arguments("--rate 5 --duration 60 --seed 1"), 1).unwrap();
+        let Cost { measured, exact, .. } = random.cost(1);
+        assert_eq!((measured, exact), (offsets(&random, 0, 0, 1).count() as u64, true));
+        assert!((220..380).contains(&measured), "{measured}");
+        let few = Plan::new(&arguments("--rate 5 --duration 60 --runs 7"), 2).unwrap();
+        assert_eq!(few.cost(2).measured, 14);
+        let closed = Plan::new(&arguments("--duration 60"), 1).unwrap().cost(1);
+        assert_eq!((closed.measured, closed.exact), (100_000, false));
     }
 
     #[test]

@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use super::{
     Bench, api,
     client::{Client, Spoken, Target},
-    plan::Plan,
+    plan::{Cost, Plan, Workload},
     prompt,
 };
 use crate::{
@@ -68,6 +68,7 @@ pub(super) fn bench(arguments: &BenchArgs) -> Result<Bench, String> {
     let (client, targets) = Client::new(&config, spoken, Clock::start()).map_err(|error| error.to_string())?;
     let guesses: Vec<usize> = plan.cells.iter().map(|cell| prompt::guess(cell.workload.input_tokens)).collect();
     Ok(Bench {
+        sized: vec![vec![false; guesses.len()]; targets.len()],
         words: vec![guesses; targets.len()],
         new_maximum: vec![false; targets.len()],
         plan: Arc::new(plan),
@@ -181,26 +182,43 @@ fn open(path: &Path) -> Result<BufWriter<std::fs::File>, String> {
     file.map(BufWriter::new).map_err(|error| format!("--records {}: {error}", path.display()))
 }
 
-/// What will be asked, and what it costs at most.
-pub(super) fn announcement(bench: &Bench) -> String {
+/// What will be asked, and what it costs. `again`: all of it is done again and again.
+pub(super) fn announcement(bench: &Bench, again: bool) -> String {
     let (plan, targets) = (&bench.plan, &bench.targets);
     let names: Vec<_> = targets
         .iter()
         .map(|target| format!("{} ({}, {})", target.name, target.model, target.dialect.as_str()))
         .collect();
-    let (requests, input, output) = plan.cost(targets.len());
+    let cost = plan.cost(targets.len());
     let cells = match plan.cells.len() {
         1 => "one workload at one load".to_owned(),
         cells => format!("{cells} cells of workload and load"),
     };
-    let most = plan.duration.map_or_else(String::new, |duration| {
-        format!(", or as many as fit into {} each", humantime::format_duration(duration))
-    });
-    format!(
-        "Asking {}: {cells}, seed {}\nat most {requests} requests{most}, some {input} input and up to {output} output tokens",
-        names.join(" and "),
-        plan.seed,
-    )
+    let each = if again { "each run some " } else { "" };
+    let first = match cost.warm_up {
+        0 => String::new(),
+        warm_up => format!(", behind {warm_up} to warm up"),
+    };
+    let what = match plan.duration {
+        Some(duration) if !cost.exact => {
+            let (fits, most) = (humantime::format_duration(duration), cost.measured);
+            let tokens = |of: fn(&Workload) -> u64| {
+                let all = || plan.cells.iter().map(|cell| of(&cell.workload));
+                let (least, most) = (all().min().unwrap_or(0), all().max().unwrap_or(0));
+                if least == most { most.to_string() } else { format!("{least} to {most}") }
+            };
+            let (input, output) = (tokens(|workload| workload.input_tokens), tokens(|workload| workload.output_tokens));
+            format!(
+                "as many requests as fit into {fits} in each, {most} at most{first}: of some {input} input and up to {output} output \
+                 tokens each"
+            )
+        }
+        _ => {
+            let Cost { measured, input, output, .. } = cost;
+            format!("{each}{measured} requests{first}: some {input} input and up to {output} output tokens")
+        }
+    };
+    format!("Asking {}: {cells}, seed {}\n{what}", names.join(" and "), plan.seed)
 }
 
 impl Target {

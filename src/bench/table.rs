@@ -11,13 +11,13 @@ use super::{
 };
 use crate::{
     cli::Arrivals,
-    figures::{ABSENT, Record, Sample, significant, table, time},
+    figures::{ABSENT, Quantiles, Record, Sample, percent, significant, table, tame, time},
     observation::Outcome,
 };
 
 /// One number of an answer: how it is called, read and shown.
 pub(super) struct Number {
-    /// Its key in JSON.
+    /// Its key in JSON, and in the record.
     pub(super) key: &'static str,
     /// Its row's name.
     pub(super) name: &'static str,
@@ -31,12 +31,12 @@ pub(super) struct Number {
 /// broke off later; what needs the whole answer, of complete ones only.
 pub(super) const NUMBERS: [Number; 9] = [
     Number { key: "ttft_s", name: "TTFT", of: |record| record.ttft_s, speed: false },
-    Number { key: "ttft_from_due_s", name: "TTFT from due", of: |record| record.client_ttft_s, speed: false },
+    Number { key: "client_ttft_s", name: "client TTFT", of: |record| record.client_ttft_s, speed: false },
     Number { key: "answer_ttft_s", name: "answer TTFT", of: |record| record.answer_ttft_s, speed: false },
-    Number { key: "end_to_end_s", name: "end to end", of: |record| whole(record)?.duration_s, speed: false },
+    Number { key: "duration_s", name: "upstream duration", of: |record| whole(record)?.duration_s, speed: false },
     Number {
-        key: "end_to_end_from_due_s",
-        name: "end to end from due",
+        key: "client_duration_s",
+        name: "client duration",
         of: |record| whole(record)?.client_duration_s,
         speed: false,
     },
@@ -68,12 +68,17 @@ fn is_complete(record: &Record) -> bool {
 pub(super) struct Summary<'a> {
     done: &'a [Done],
     span_s: f64,
+    sized: bool,
 }
 
 impl<'a> Summary<'a> {
     /// Of this target in this cell.
     pub(super) fn new(result: &'a CellResult, target: usize) -> Self {
-        Self { done: result.targets.get(target).map_or(&[], Vec::as_slice), span_s: result.span_s }
+        Self {
+            done: result.targets.get(target).map_or(&[], Vec::as_slice),
+            span_s: result.span_s,
+            sized: result.sized.get(target).copied().unwrap_or(false),
+        }
     }
 
     /// The values of one number.
@@ -128,9 +133,21 @@ impl<'a> Summary<'a> {
         self.completed().filter(|record| record.output_tokens.is_none()).count()
     }
 
-    /// Complete answers without an output event: empty, or no stream at all.
+    /// Requests that never had an output event: percentiles of TTFT know nothing of them.
     fn without_output(&self) -> usize {
-        self.completed().filter(|record| record.ttft_s.is_none()).count()
+        self.done.iter().filter(|done| done.record.ttft_s.is_none()).count()
+    }
+
+    /// How late this program itself began requests.
+    fn lag(&self) -> Sample {
+        self.done.iter().map(|done| done.lag.seconds()).collect()
+    }
+
+    /// That delay as a share of what those who got a first output had waited for it since they were due.
+    fn lag_share(&self) -> Option<f64> {
+        let waits = self.done.iter().filter_map(|done| Some((done.lag.seconds(), done.record.client_ttft_s?)));
+        let (lag, waited) = waits.fold((0.0, 0.0), |sum, wait| (sum.0 + wait.0, sum.1 + wait.1));
+        (waited > 0.0).then(|| lag / waited)
     }
 
     /// Why requests failed, the most frequent first.
@@ -145,6 +162,8 @@ impl<'a> Summary<'a> {
     }
 }
 
+/// Characters shown of what somebody else said; JSON has all of it.
+pub(super) const LONGEST_WORD: usize = 200;
 /// Different errors that are shown of one target in one cell.
 const MOST_ERRORS: usize = 5;
 
@@ -163,7 +182,7 @@ pub(super) fn text(plan: &Plan, names: &[&str], results: &Results, width: Option
             // Formatting into a string does not fail.
             let _ = write!(text, "\n{} · {}{name}\n\n", cell.workload.name, cell.load);
             text.push_str(&block(cell, &summary, width));
-            for note in notes(&summary) {
+            for note in notes(cell, &summary) {
                 let _ = write!(text, "\n{note}");
             }
             text.push('\n');
@@ -187,54 +206,56 @@ pub(super) fn text(plan: &Plan, names: &[&str], results: &Results, width: Option
 
 /// What the head of a table has no room for.
 const FOOT: &str = "
-TTFT counts from the request's departure; p99 of fewer than 100 values is the slowest one.
-Of tokens/s, p90 and p99 are what 90 % and 99 % of the answers reach at the least.
+TTFT and upstream duration count from the request's departure. p90 is there from
+10 values on, p99 from 100, the worst always. Of tokens/s, p90 and p99 are what
+90 % and 99 % of the answers reach at the least.
 ";
 
 /// The numbers of one target in one cell.
 fn block(cell: &Cell, summary: &Summary<'_>, width: Option<u16>) -> String {
-    let mut table = table(&["", "n", "p50", "p90", "p99", "p99/p50"], 1..6, width);
+    let mut table = table(&["", "n", "p50", "p90", "p99", "worst", "p99/p50"], 1..7, width);
     for number in &NUMBERS {
-        let sample = summary.sample(number.of);
-        let name = match (cell.load, number.name.split_once(" from due")) {
+        let of = summary.sample(number.of).quantiles();
+        let name = match (cell.load, number.counts_from_due()) {
+            (Load::Open(..), true) => format!("{}, from due", number.name),
             // Nothing is due in a closed loop.
-            (Load::Closed(_), Some((what, _))) => format!("{what} from begin"),
+            (Load::Closed(_), true) => format!("{}, from begin", number.name),
             _ => number.name.to_owned(),
         };
         let show: fn(f64) -> String = if number.speed { significant } else { time };
-        let cells = quantiles(&sample, number.speed).map(|value| value.map_or_else(|| ABSENT.to_owned(), show));
-        let spread = spread(&sample, number.speed).map_or_else(|| ABSENT.to_owned(), significant);
-        let [p50, p90, p99] = cells;
-        table.add_row([name, sample.count().to_string(), p50, p90, p99, spread]);
+        let [p50, p90, p99, worst] = number.tail(&of).map(|value| shown(value, show));
+        let spread = shown(if number.speed { of.p50_over_p1 } else { of.p99_over_p50 }, significant);
+        table.add_row([name, of.n.to_string(), p50, p90, p99, worst, spread]);
     }
     table.trim_fmt()
 }
 
-/// The median, and what nine in ten and 99 in a hundred reach: of times at the most, of speeds at the least.
-fn quantiles(sample: &Sample, speed: bool) -> [Option<f64>; 3] {
-    // Not 1 − q: the difference of 1 and 0.99 is more than 0.01, and so another rank.
-    [(0.5, 0.5), (0.9, 0.1), (0.99, 0.01)].map(|(times, speeds)| sample.quantile(if speed { speeds } else { times }))
+fn shown(value: Option<f64>, show: fn(f64) -> String) -> String {
+    value.map_or_else(|| ABSENT.to_owned(), show)
 }
 
-/// How much worse the tail is than the median.
-fn spread(sample: &Sample, speed: bool) -> Option<f64> {
-    if !speed {
-        return sample.spread();
+impl Number {
+    /// Whether it counts from when the request was due or begun, not from its departure.
+    pub(super) fn counts_from_due(&self) -> bool {
+        self.key.starts_with("client_")
     }
-    let [p50, _, tail] = quantiles(sample, true);
-    tail.filter(|tail| *tail > 0.0).zip(p50).map(|(tail, p50)| p50 / tail)
+
+    /// The median, what nine in ten and 99 in a hundred reach, and the worst: of times at the most, of speeds at the least.
+    const fn tail(&self, of: &Quantiles) -> [Option<f64>; 4] {
+        if self.speed { [of.p50, of.p10, of.p1, of.min] } else { [of.p50, of.p90, of.p99, of.max] }
+    }
 }
 
 /// What the numbers do not say by themselves.
-fn notes(summary: &Summary<'_>) -> Vec<String> {
+fn notes(cell: &Cell, summary: &Summary<'_>) -> Vec<String> {
     let count = summary.count();
     let mut parts = vec![format!("{} of {count} complete", summary.complete())];
     let outcomes = summary.outcomes();
     let others = outcomes.iter().filter(|(outcome, _)| **outcome != Outcome::Complete.as_str());
     parts.extend(others.map(|(outcome, count)| format!("{count} {outcome}")));
     let mut parts = vec![parts.join(", ")];
-    let refused = summary.rate_limited_share().filter(|share| *share > 0.0);
-    parts.extend(refused.map(|share| format!("429 share {:.1} %", share * 100.0)));
+    let refused = summary.rate_limited_share();
+    parts.extend(refused.map(|share| format!("429 share {}", percent(share))));
     parts.extend(summary.requests_per_second().map(|rate| format!("{} requests/s", significant(rate))));
     parts.extend(summary.total_tokens_per_second().map(|rate| format!("{} tokens/s in total", significant(rate))));
     let mut notes = vec![parts.join(" · ")];
@@ -254,12 +275,33 @@ fn notes(summary: &Summary<'_>) -> Vec<String> {
             summary.complete()
         ));
     }
-    let without = summary.without_output();
+    if !summary.sized {
+        notes.push("prompts not made to size: no warm-up came back with the provider's count".to_owned());
+    }
+    let (without, empty) =
+        (summary.without_output(), summary.completed().filter(|record| record.ttft_s.is_none()).count());
     if without > 0 {
-        notes.push(format!("{without} complete answers had no output event (empty, or not a stream): no TTFT of them"));
+        let why = match empty {
+            0 => String::new(),
+            empty => format!("; {empty} of them are complete answers: empty, or not a stream"),
+        };
+        notes.push(format!(
+            "{without} of {count} had no first output, and TTFT's percentiles know nothing of them{why}"
+        ));
+    }
+    let lag = summary.lag().quantiles();
+    if let (Load::Open(..), Some(p50)) = (cell.load, lag.p50) {
+        let tail =
+            lag.p99.map_or_else(|| format!("at most {}", shown(lag.max, time)), |p99| format!("p99 {}", time(p99)));
+        let share =
+            summary.lag_share().map_or_else(String::new, |share| format!("; {} of the client TTFT", percent(share)));
+        notes.push(format!("begun late by this program itself: p50 {}, {tail}{share}", time(p50)));
     }
     let errors = summary.errors();
-    notes.extend(errors.iter().take(MOST_ERRORS).map(|(error, count)| format!("{count} × {error}")));
+    // The provider's own words are among them.
+    notes.extend(
+        errors.iter().take(MOST_ERRORS).map(|(error, count)| format!("{count} × {}", tame(error, LONGEST_WORD))),
+    );
     if errors.len() > MOST_ERRORS {
         notes.push(format!("and {} other errors: --records has them all", errors.len() - MOST_ERRORS));
     }
@@ -273,16 +315,16 @@ fn overview(plan: &Plan, names: &[&str], results: &Results, width: Option<u16>) 
     if names.len() > 1 {
         head.push("provider");
     }
-    let numbers = ["complete", "TTFT\np50", "TTFT\np99", "tokens/s\np50", "end to end\np50", "tokens/s\nin total"];
+    let numbers =
+        ["complete", "TTFT\np50", "TTFT\np99", "tokens/s\np50", "client\nduration\np50", "tokens/s\nin total"];
     let numbers = &numbers[..if narrow { 4 } else { 6 }];
     let labels = head.len();
     head.extend(numbers);
     let mut table = table(&head, labels..head.len(), width);
-    let shown = |value: Option<f64>, show: fn(f64) -> String| value.map_or_else(|| ABSENT.to_owned(), show);
     for (cell, result) in plan.cells.iter().zip(&results.cells) {
         for (index, name) in names.iter().enumerate() {
             let summary = Summary::new(result, index);
-            let quantile = |of: fn(&Record) -> Option<f64>, q| summary.sample(of).quantile(q);
+            let quantile = |of: fn(&Record) -> Option<f64>, q| summary.sample(of).percentile(q);
             let mut row = vec![cell.workload.name.to_string(), cell.load.to_string()];
             if names.len() > 1 {
                 row.push((*name).to_owned());
@@ -292,7 +334,7 @@ fn overview(plan: &Plan, names: &[&str], results: &Results, width: Option<u16>) 
                 shown(quantile(|record| record.ttft_s, 0.5), time),
                 shown(quantile(|record| record.ttft_s, 0.99), time),
                 shown(quantile(|record| record.output_tokens_per_second, 0.5), significant),
-                shown(quantile(|record| whole(record)?.duration_s, 0.5), time),
+                shown(quantile(|record| whole(record)?.client_duration_s, 0.5), time),
                 shown(summary.total_tokens_per_second(), significant),
             ]);
             row.truncate(head.len());
@@ -345,11 +387,11 @@ pub(super) fn load_json(load: Load) -> Value {
 fn cell_json(cell: &Cell, target: &str, summary: &Summary<'_>, held_back: bool) -> Value {
     let mut figures = Map::new();
     for number in &NUMBERS {
-        figures.insert(number.key.to_owned(), figure(&summary.sample(number.of), number.speed));
+        figures.insert(number.key.to_owned(), json!(summary.sample(number.of).quantiles()));
     }
     for (key, of) in COUNTS {
         let sample = summary.sample(|record| of(record).map(|count| count as f64));
-        figures.insert(key.to_owned(), figure(&sample, false));
+        figures.insert(key.to_owned(), json!(sample.quantiles()));
     }
     let mut value = json!({
         "target": target,
@@ -362,11 +404,17 @@ fn cell_json(cell: &Cell, target: &str, summary: &Summary<'_>, held_back: bool) 
         "outcomes": summary.outcomes(),
         "errors": summary.errors().iter().map(|(error, n)| json!({"error": error, "n": n})).collect::<Vec<_>>(),
         "without_usage": summary.without_usage(),
+        "without_output": summary.without_output(),
+        "sized": summary.sized,
         "span_s": summary.span_s,
         "held_back": held_back,
         "figures": figures,
     });
+    if matches!(cell.load, Load::Open(..)) {
+        value["schedule_lag_s"] = json!(summary.lag().quantiles());
+    }
     let rates = [
+        ("schedule_lag_share", summary.lag_share().filter(|_| matches!(cell.load, Load::Open(..)))),
         ("rate_limited_share", summary.rate_limited_share()),
         ("requests_per_second", summary.requests_per_second()),
         ("total_tokens_per_second", summary.total_tokens_per_second()),
@@ -384,40 +432,21 @@ const COUNTS: [(&str, Count); 2] =
     [("input_tokens", |record| record.input_tokens), ("output_tokens", |record| record.output_tokens)];
 type Count = fn(&Record) -> Option<u64>;
 
-/// `n`, quantiles, extremes and the mean; of speeds the low quantiles, which are their tail.
-fn figure(sample: &Sample, speed: bool) -> Value {
-    let mut figure = json!({"n": sample.count()});
-    let values = sample.values();
-    let quantiles: [(&str, f64); 3] =
-        if speed { [("p50", 0.5), ("p10", 0.1), ("p1", 0.01)] } else { [("p50", 0.5), ("p90", 0.9), ("p99", 0.99)] };
-    for (key, q) in quantiles {
-        if let Some(value) = sample.quantile(q) {
-            figure[key] = value.into();
-        }
-    }
-    if let ([least, ..], [.., most]) = (values, values) {
-        figure["min"] = (*least).into();
-        figure["max"] = (*most).into();
-        figure["mean"] = (values.iter().sum::<f64>() / values.len() as f64).into();
-    }
-    if let Some(spread) = sample.spread().filter(|_| !speed) {
-        figure["p99_over_p50"] = spread.into();
-    }
-    figure
-}
-
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::{bench::plan::Workload, clock::Stamp};
+    use crate::{
+        bench::plan::Workload,
+        clock::{Nanos, Stamp},
+    };
 
     fn done(target: usize, number: usize, ttft_s: f64, record: Record) -> Done {
         let record = Record { ttft_s: Some(ttft_s), client_ttft_s: Some(ttft_s + 0.001), ..record };
         let error = (record.outcome != "complete").then(|| format!("status 503: {}", number % 2));
         let (due, end, trace_id) = (Stamp::ORIGIN, Stamp::ORIGIN, String::new());
-        Done { target, number, due, end, record, trace_id, error }
+        Done { target, number, due, lag: Nanos(1_500_000), end, record, trace_id, error }
     }
 
     fn complete(tokens: Option<u64>) -> Record {
@@ -442,7 +471,7 @@ mod tests {
         let of = |target| {
             (1..=20).map(|number| done(target, number, 0.1 * number as f64, complete(Some(100)))).collect::<Vec<_>>()
         };
-        CellResult { targets: vec![of(0), of(1)], span_s: 10.0, held_back: false }
+        CellResult { targets: vec![of(0), of(1)], span_s: 10.0, ..CellResult::default() }
     }
 
     #[test]
@@ -461,16 +490,16 @@ mod tests {
             let record = Record { output_tokens_per_second: Some(f64::from(number)), ..complete(None) };
             done(0, 0, f64::from(number), record)
         });
-        let result = CellResult { targets: vec![speeds.collect()], span_s: 1.0, held_back: false };
+        let result = CellResult { targets: vec![speeds.collect()], span_s: 1.0, ..CellResult::default() };
         let cell = &plan(&[Load::Closed(1)]).cells[0];
         let block = block(cell, &Summary::new(&result, 0), None);
         let row = |name: &str| {
             let line = block.lines().find(|line| line.trim_start().starts_with(name)).unwrap();
             line.split("  ").map(str::trim).filter(|cell| !cell.is_empty()).map(str::to_owned).collect::<Vec<_>>()
         };
-        assert_eq!(row("TTFT  "), ["TTFT", "100", "50.0 s", "90.0 s", "99.0 s", "1.98"]);
-        assert_eq!(row("tokens/s  "), ["tokens/s", "100", "50.0", "10.0", "1.00", "50.0"]);
-        assert!(block.contains("TTFT from begin") && !block.contains("due"), "nothing is due in a closed loop");
+        assert_eq!(row("TTFT  "), ["TTFT", "100", "50.0 s", "90.0 s", "99.0 s", "100 s", "1.98"]);
+        assert_eq!(row("tokens/s  "), ["tokens/s", "100", "50.0", "10.0", "1.00", "1.00", "50.0"]);
+        assert!(block.contains("client TTFT, from begin") && !block.contains("due"), "nothing is due in a closed loop");
     }
 
     #[test]
@@ -478,7 +507,7 @@ mod tests {
         let all = |tokens: [Option<u64>; 2]| CellResult {
             targets: vec![tokens.into_iter().map(|tokens| done(0, 0, 0.1, complete(tokens))).collect()],
             span_s: 4.0,
-            held_back: false,
+            ..CellResult::default()
         };
         let result = all([Some(100), Some(20)]);
         assert_eq!(Summary::new(&result, 0).total_tokens_per_second(), Some(30.0));
@@ -493,9 +522,38 @@ mod tests {
         let failed = |number| done(0, number, 0.1, Record { outcome: "upstream_5xx".to_owned(), ..Record::default() });
         let mut all: Vec<Done> = (0..3).map(failed).collect();
         all.push(done(0, 9, 0.1, complete(Some(5))));
-        let result = CellResult { targets: vec![all], span_s: 1.0, held_back: false };
-        let notes = notes(&Summary::new(&result, 0));
-        assert_eq!(notes[0], "1 of 4 complete, 3 upstream_5xx · 1.00 requests/s · 5.00 tokens/s in total");
+        let result = CellResult { targets: vec![all], span_s: 1.0, ..CellResult::default() };
+        let cell = &plan(&[Load::Closed(1)]).cells[0];
+        let notes = notes(cell, &Summary::new(&result, 0));
+        assert_eq!(
+            notes[0],
+            "1 of 4 complete, 3 upstream_5xx · 429 share 0 % · 1.00 requests/s · 5.00 tokens/s in total"
+        );
         assert_eq!(notes[notes.len() - 2..], ["2 × status 503: 0", "1 × status 503: 1"]);
+    }
+
+    #[test]
+    fn what_percentiles_do_not_know_is_said_beside_them() {
+        let silent = || Record { ttft_s: None, client_ttft_s: None, ..Record::default() };
+        let mut all: Vec<Done> = (0..7).map(|number| done(0, number, 0.0985, complete(Some(5)))).collect();
+        for record in [silent(), silent(), Record { outcome: "complete".to_owned(), ..silent() }] {
+            all.push(Done { record, ..all[0].clone() });
+        }
+        let result = CellResult { targets: vec![all], span_s: 1.0, sized: vec![true], ..CellResult::default() };
+        let of = |load| notes(&plan(&[load]).cells[0], &Summary::new(&result, 0)).join("\n");
+        let open = of(Load::Open(5.0, Arrivals::Even));
+        assert!(
+            open.contains(
+                "3 of 10 had no first output, and TTFT's percentiles know nothing of them; 1 of them are complete answers"
+            ),
+            "{open}"
+        );
+        // 1.5 of 99.5 ms.
+        assert!(
+            open.contains("begun late by this program itself: p50 1.50 ms, at most 1.50 ms; 1.5 % of the client TTFT"),
+            "{open}"
+        );
+        assert!(open.contains("429 share 0 %") && !open.contains("made to size"), "{open}");
+        assert!(!of(Load::Closed(3)).contains("late"), "nothing is due");
     }
 }

@@ -14,12 +14,11 @@ use self::spans::{BETWEEN, Between, CLOCKS, Clocks, STAGES};
 pub(super) use self::watch::{Seen, Watch};
 use super::{
     client::Target,
-    compare::ENOUGH_FOR_P99,
     load::{CellResult, Done, Results},
     plan::Plan,
-    table::load_json,
+    table::{LONGEST_WORD, load_json},
 };
-use crate::figures::{ABSENT, Record, Sample, signed_time, table as text_table, time};
+use crate::figures::{ABSENT, Record, Sample, signed_time, table as text_table, tame, time};
 
 /// What client and gauge know of the same requests, by cell and target.
 #[derive(Debug)]
@@ -78,23 +77,14 @@ impl Row {
         cells
     }
 
-    /// `{name, ends, client: {n, p50_s, p99_s}, …}`; a column that is not in this row is left out, and so is a quantile
-    /// without values.
+    /// `{name, ends, client_s: {n, p50, …}, …}`; a column that is not in this row is left out.
     fn json(&self, columns: &[&str]) -> Value {
         let mut object = Map::new();
         object.insert("name".to_owned(), self.key.into());
         object.insert("ends".to_owned(), self.ends.as_str().into());
         for (column, sample) in columns.iter().zip(&self.columns) {
             let Some(sample) = sample else { continue };
-            let mut values = Map::new();
-            values.insert("n".to_owned(), sample.count().into());
-            if let Some(median) = sample.quantile(0.5) {
-                values.insert("p50_s".to_owned(), median.into());
-            }
-            if let Some(p99) = sample.quantile(0.99).filter(|_| sample.count() >= ENOUGH_FOR_P99) {
-                values.insert("p99_s".to_owned(), p99.into());
-            }
-            object.insert((*column).to_owned(), values.into());
+            object.insert((*column).to_owned(), json!(sample.quantiles()));
         }
         object.into()
     }
@@ -192,7 +182,7 @@ pub(super) fn table(plan: &Plan, targets: &[Target], joined: &Joined<'_>, width:
         // Formatting into a string does not fail.
         let _ = writeln!(text, "\n{title}: {} of {} requests joined", part.pairs.len(), part.requests);
         for (count, why) in part.missing(joined.overrun, joined.fault.as_deref()) {
-            let _ = writeln!(text, "{count} not: {why}.");
+            let _ = writeln!(text, "{count} not: {}.", tame(&why, LONGEST_WORD));
         }
         if !part.pairs.is_empty() {
             text.push_str(&block(part, width));
@@ -267,9 +257,9 @@ pub(super) fn json(plan: &Plan, targets: &[Target], joined: &Joined<'_>) -> Valu
             "requests": part.requests,
             "joined": part.pairs.len(),
             "not_joined": missing,
-            "clocks": objects(part.clocks(), &["client", "gauge", "provider"]),
-            "between": objects(part.between(), &["time"]),
-            "stages": objects(part.stages(), &["client", "gauge"]),
+            "clocks": objects(part.clocks(), &["client_s", "gauge_s", "provider_s"]),
+            "between": objects(part.between(), &["time_s"]),
+            "stages": objects(part.stages(), &["client_s", "gauge_s"]),
         })
     });
     Value::Array(elements.collect())
@@ -278,14 +268,14 @@ pub(super) fn json(plan: &Plan, targets: &[Target], joined: &Joined<'_>) -> Valu
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::clock::Stamp;
+    use crate::clock::{Nanos, Stamp};
 
     /// A request that took 300 ms to its first output at the client, 250 ms at the gauge, 180 ms at the provider.
     fn records(trace_id: &str, provider: bool) -> (Record, Record) {
         let client = r#"{"outcome":"complete","ttft_s":0.3,"duration_s":1.31,"stages_s":{"first_output_wait":0.3}}"#;
-        let gauge = r#"{"outcome":"complete","ttft_s":0.25,"duration_s":1.25,"client_ttft_s":0.29,
-            "overhead_s":{"request":0.001,"first_output":0.002},
-            "stages_s":{"dns":0.0,"tcp":0.02,"tls":0.007,"pool_wait":0.0,"receive":0.01,"first_output_wait":0.25}}"#;
+        let gauge = r#"{"outcome":"complete","ttft_s":0.25,"duration_s":1.25,"client_ttft_s":0.295,
+            "request_s":0.015,"overhead_s":{"request":0.001,"first_output":0.002},
+            "stages_s":{"dns":0.0,"tcp":0.02,"tls":0.007,"pool_wait":0.0,"receive":0.01,"gateway_request":0.003,"first_output_wait":0.25}}"#;
         let (client, mut gauge) = (Record::parse(client).unwrap(), Record::parse(gauge).unwrap());
         gauge.trace_id = Some(trace_id.to_owned());
         if provider {
@@ -300,13 +290,14 @@ mod tests {
             target: 0,
             number,
             due: Stamp::ORIGIN,
+            lag: Nanos::ZERO,
             end: Stamp::ORIGIN,
             record,
             trace_id,
             error: None,
         });
         Results {
-            cells: vec![CellResult { targets: vec![done.collect()], span_s: 1.0, held_back: false }],
+            cells: vec![CellResult { targets: vec![done.collect()], span_s: 1.0, ..CellResult::default() }],
             stopped: false,
         }
     }
@@ -342,9 +333,11 @@ mod tests {
             (ms("client − gauge"), ms("outside server"), ms("outside server, by the client")),
             (50.0, 70.0, 120.0)
         );
-        let parts = ["the way", "gauge, request", "gauge, connection", "gauge, first output"].map(ms);
-        assert_eq!(parts, [20.0, 1.0, 27.0, 2.0]);
-        assert_eq!(parts.iter().sum::<f64>(), 50.0, "the four are the whole");
+        // Five of the dial's 27 ms went by while the body still came: they are no wait of the request, and not the way's.
+        let parts =
+            ["the way", "gauge, request", "gauge, waiting", "gauge's TTFT", "gauge, first output", "gauge, not taken"];
+        assert_eq!(parts.map(ms), [20.0, 1.0, 24.0, 250.0, 2.0, 3.0]);
+        assert_eq!(ms("client's TTFT"), 300.0);
     }
 
     #[test]
@@ -394,12 +387,13 @@ mod tests {
     }
 
     #[test]
-    fn json_has_the_same_with_p99_from_a_hundred_on() {
-        let columns = vec![Some((0..100).map(f64::from).collect()), Some(Sample::default()), None];
+    fn json_has_what_is_known_of_each_column() {
+        let columns = vec![Some([1.0, 2.0].into_iter().collect()), Some(Sample::default()), None];
         let row = Row { name: "TTFT", key: "ttft", ends: "a → b".into(), absent: "", columns };
         let expected = json!({
-            "name": "ttft", "ends": "a → b", "client": {"n": 100, "p50_s": 49.0, "p99_s": 98.0}, "gauge": {"n": 0}
+            "name": "ttft", "ends": "a → b", "gauge_s": {"n": 0},
+            "client_s": {"n": 2, "min": 1.0, "p50": 1.0, "max": 2.0, "mean": 1.5},
         });
-        assert_eq!(row.json(&["client", "gauge", "provider"]), expected);
+        assert_eq!(row.json(&["client_s", "gauge_s", "provider_s"]), expected);
     }
 }

@@ -9,7 +9,8 @@ use super::{count, rate, seconds};
 /// Flags of `bench`: whom to ask, what, how many at once, and what to do with what comes of it.
 #[derive(Args, Clone, Debug)]
 pub struct BenchArgs {
-    /// The provider, as `run` takes it, or a gauge in front of it; a path in it is put before the API's own
+    /// The provider, as `run` takes it, or a gauge (a running `streamgauge`) in front of it; a path in it is put before the
+    /// API's own
     #[arg(long, value_name = "URL")]
     pub url: String,
     /// A second one (another provider, or the first one directly where URL is a gauge): both are asked in turns, and the

@@ -38,8 +38,11 @@ impl Look {
 }
 
 /// Two looks in a row are some 30 ns apart. What is further apart than this needs a closer look, and a step smaller than
-/// this is taken for none: it is the error of a stamp.
+/// this is taken for none: it is the error of a stamp. Where a clock takes longer to read than that allows for, twice as
+/// long as reading takes stands in its place: else every read would need a closer look, one after the other.
 const TOLERANCE: u64 = 1_000;
+/// No clock takes longer: who was interrupted at every look of the start must not be blind to steps for good.
+const SLOWEST: u64 = 20_000;
 
 /// Looks taken to find one without an interruption.
 const LOOKS: usize = 5;
@@ -52,13 +55,32 @@ pub(super) struct Offset {
     /// What seems to have arrived before this may have been stamped before a step.
     believed_from: AtomicStamp,
     stepping: Mutex<()>,
+    /// In nanoseconds: [`TOLERANCE`], or more with slow clocks.
+    tolerance: u64,
 }
 
 impl Offset {
     /// The difference as it stands now.
     pub(super) fn new(look: impl FnMut() -> Look) -> Self {
-        let ahead = narrowest(look).ahead();
-        Self { ahead: AtomicI64::new(ahead), believed_from: AtomicStamp::absent(), stepping: Mutex::new(()) }
+        let look = narrowest(look);
+        Self {
+            ahead: AtomicI64::new(look.ahead()),
+            believed_from: AtomicStamp::absent(),
+            stepping: Mutex::new(()),
+            tolerance: (2 * look.width()).clamp(TOLERANCE, SLOWEST),
+        }
+    }
+
+    /// The wall clock at this stamp, as the last look had it.
+    pub(super) fn wall(&self, stamp: Stamp) -> WallTime {
+        WallTime(signed(stamp.nanos()).saturating_add(self.ahead.load(Ordering::Acquire)))
+    }
+
+    /// Takes note of a step, if there was one. `now` and `wall` are both clocks, read one after the other.
+    pub(super) fn follow(&self, now: Stamp, wall: WallTime, look: impl FnMut() -> Look) {
+        if !self.agrees(now, wall) {
+            self.look_closer(look);
+        }
     }
 
     /// When bytes arrived that the kernel received at `received` by the wall clock. `now` and `wall` are both clocks, read
@@ -77,12 +99,12 @@ impl Offset {
         let ahead = self.ahead.load(Ordering::Acquire);
         let arrival = Stamp::from_nanos(u64::try_from(received.0.saturating_sub(ahead)).ok()?)?;
         let doubted = self.believed_from.load().is_some_and(|from| arrival < from);
-        (!doubted && arrival.since(now).0 <= TOLERANCE).then(|| arrival.min(now))
+        (!doubted && arrival.since(now).0 <= self.tolerance).then(|| arrival.min(now))
     }
 
     fn agrees(&self, now: Stamp, wall: WallTime) -> bool {
         let ahead = wall.0.saturating_sub(signed(now.nanos()));
-        ahead.abs_diff(self.ahead.load(Ordering::Acquire)) <= TOLERANCE
+        ahead.abs_diff(self.ahead.load(Ordering::Acquire)) <= self.tolerance
     }
 
     /// Tells an interruption from a step, and takes note of a step. False if the reader is interrupted all the time.
@@ -91,12 +113,12 @@ impl Offset {
         // Looked at one after the other: an older look must not take back what a newer one saw.
         let _one = self.stepping.lock().unwrap_or_else(PoisonError::into_inner);
         let look = narrowest(look);
-        if look.width() > TOLERANCE {
+        if look.width() > self.tolerance {
             return false;
         }
         let ahead = look.ahead();
         let step = ahead.saturating_sub(self.ahead.load(Ordering::Acquire));
-        if step.unsigned_abs() > TOLERANCE {
+        if step.unsigned_abs() > self.tolerance {
             tracing::info!(seconds = step as f64 / 1e9, "the wall clock was stepped");
             // What was stamped before now would seem to have come this much later than it did, if the clock went back.
             let back = super::Nanos(u64::try_from(step.saturating_neg()).unwrap_or(0));
@@ -261,6 +283,43 @@ mod tests {
         clocks.pass(step / 10);
         clocks.assert_exact(&offset, 0);
         assert_eq!(clocks.read(&offset, before), None);
+    }
+
+    #[test]
+    fn the_wall_clock_follows_a_step_with_the_first_look_behind_it() {
+        let (clocks, offset) = Clocks::new();
+        let off = |clocks: &Clocks| offset.wall(clocks.stamp()).0.abs_diff(clocks.wall().0);
+        assert!(off(&clocks) <= 100);
+        for step in [3_600 * SECOND.cast_signed(), -30_000_000] {
+            clocks.ahead.set(clocks.ahead.get() + step);
+            assert!(off(&clocks) > TOLERANCE, "nobody has looked");
+            offset.follow(clocks.stamp(), clocks.wall(), || clocks.look());
+            assert!(off(&clocks) <= 100);
+        }
+        // A read is such a look, too.
+        clocks.ahead.set(START);
+        assert_eq!(clocks.packet(&offset, 0).1, None);
+        assert!(off(&clocks) <= 100);
+    }
+
+    #[test]
+    fn a_slow_clock_is_no_step() {
+        let clocks = Clocks { now: Cell::new(SECOND), ahead: Cell::new(START), interrupted: Cell::new(3_000) };
+        let offset = Offset::new(|| clocks.look());
+        let mut closer = 0;
+        for _ in 0..100 {
+            let (received, now) = (clocks.wall(), clocks.stamp());
+            clocks.pass(3_000);
+            let arrival = offset.arrival(received, now, clocks.wall(), || {
+                closer += 1;
+                clocks.look()
+            });
+            assert!(arrival.is_some());
+        }
+        assert_eq!(closer, 0, "no read takes the lock");
+        // What is larger than its grain is one.
+        clocks.ahead.set(START + 50_000);
+        assert_eq!(clocks.packet(&offset, 0).1, None);
     }
 
     #[test]

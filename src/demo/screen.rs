@@ -2,6 +2,8 @@
 
 use std::io::{self, IsTerminal as _, Write};
 
+use crate::figures::{terminal, width};
+
 /// Standard output. On a terminal the cursor is hidden and long lines are clipped until this is dropped.
 #[derive(Debug)]
 pub(super) struct Screen {
@@ -33,7 +35,7 @@ impl Screen {
 
     /// Columns; absent if there is no end to a line.
     pub(super) fn width(&self) -> Option<u16> {
-        self.drawn.map(|_| size().map_or(80, |(columns, _)| columns))
+        self.drawn.and_then(|_| width())
     }
 
     /// Shows `text` in place of what was drawn before. More lines than the terminal has are left out: it could not
@@ -43,7 +45,7 @@ impl Screen {
     /// If it can't be written.
     pub(super) fn draw(&mut self, text: &str) -> io::Result<()> {
         let Some(drawn) = &mut self.drawn else { return write(text) };
-        let room = size().map_or(24, |(_, rows)| usize::from(rows).saturating_sub(1).max(1));
+        let room = terminal().map_or(24, |(_, rows)| usize::from(rows)).saturating_sub(1).max(1);
         let (frame, lines) = frame(*drawn, text, room);
         *drawn = lines;
         write(&frame)
@@ -80,12 +82,6 @@ fn frame(drawn: usize, text: &str, room: usize) -> (String, usize) {
         lines += 1;
     }
     (frame, lines)
-}
-
-/// The terminal's columns and rows.
-fn size() -> Option<(u16, u16)> {
-    let size = rustix::termios::tcgetwinsize(io::stdout()).ok()?;
-    (size.ws_col > 0 && size.ws_row > 0).then_some((size.ws_col, size.ws_row))
 }
 
 fn write(text: &str) -> io::Result<()> {

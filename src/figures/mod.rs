@@ -8,6 +8,6 @@ mod text;
 
 pub use self::{
     record::{Connection, Record, Stages},
-    sample::{Sample, rank},
-    text::{ABSENT, signed_time, significant, table, time, width},
+    sample::{Quantiles, Sample, least, rank},
+    text::{ABSENT, percent, signed_time, significant, table, tame, terminal, time, width},
 };

@@ -4,8 +4,9 @@
 //! The method is the percentile bootstrap (Efron and Tibshirani, *An Introduction to the Bootstrap*, 1993, chapter 13): draw
 //! as many values out of each sample as it has, with repetition, compare the two quantiles, do so [`RESAMPLES`] times, and
 //! keep the middle 95 % of what came. It supposes no distribution, which latencies don't have, and no symmetry. It takes
-//! the values of a sample as independent. Where two targets are asked in turns, a slow drift of both makes the intervals of
-//! [`compare`] too wide, never too narrow; [`paired`] takes the drift out.
+//! the values of a sample as independent, which requests one after the other are not quite: where one is like the one before
+//! it (a queue that drains, a slow minute), a sample holds less than its n says, and the interval is too narrow. A drift that
+//! both targets of [`compare`] share makes its intervals too wide instead; [`paired`] takes that drift out.
 //!
 //! The draws are pseudo-random from a fixed seed: the same samples always give the same interval.
 

@@ -26,12 +26,17 @@ pub fn table(head: &[&str], numbers: std::ops::Range<usize>, width: Option<u16>)
 
 /// The columns of standard output; absent if it is no terminal, where lines have no end.
 pub fn width() -> Option<u16> {
+    terminal().map(|(columns, _)| columns)
+}
+
+/// The columns and rows of standard output, 80 and 24 where it does not say; absent if it is no terminal.
+pub fn terminal() -> Option<(u16, u16)> {
     let out = io::stdout();
     if !out.is_terminal() {
         return None;
     }
     let size = rustix::termios::tcgetwinsize(&out).ok()?;
-    Some(if size.ws_col > 0 { size.ws_col } else { 80 })
+    Some((if size.ws_col > 0 { size.ws_col } else { 80 }, if size.ws_row > 0 { size.ws_row } else { 24 }))
 }
 
 /// A time in seconds, shown in the unit that suits it.
@@ -49,6 +54,32 @@ pub fn signed_time(seconds: f64) -> String {
     format!("{sign}{}", time(seconds.abs()))
 }
 
+/// The first `longest` characters of a text from outside, and none that steers a terminal, breaks the line or turns the
+/// reading direction: what a provider, a client or a log says may hold anything.
+pub fn tame(text: &str, longest: usize) -> String {
+    let steers = |char: char| {
+        char.is_control()
+            || matches!(char, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
+    };
+    let mut shown: String =
+        text.chars().take(longest).map(|char| if steers(char) { '\u{fffd}' } else { char }).collect();
+    if text.chars().nth(longest).is_some() {
+        shown.pop();
+        shown.push('…');
+    }
+    shown
+}
+
+/// A share. What is not all is never shown as 100 %, what is not nothing never as 0 %.
+pub fn percent(share: f64) -> String {
+    match share * 100.0 {
+        percent if percent > 0.0 && percent < 0.1 => "< 0.1 %".to_owned(),
+        percent if percent < 100.0 && percent > 99.9 => "> 99.9 %".to_owned(),
+        percent if percent == 0.0 || percent == 100.0 => format!("{percent:.0} %"),
+        percent => format!("{percent:.1} %"),
+    }
+}
+
 /// Three digits, or as many as the whole part has.
 pub fn significant(number: f64) -> String {
     let decimals = match number {
@@ -64,8 +95,20 @@ mod tests {
     use super::*;
 
     #[test]
+    fn what_comes_from_outside_steers_nothing_and_has_an_end() {
+        assert_eq!(tame("a\u{1b}[31m\n\u{9b}2J\u{202e}b", 40), "a\u{fffd}[31m\u{fffd}\u{fffd}2J\u{fffd}b");
+        assert_eq!([tame("four", 4), tame("five!", 4)], ["four", "fiv…"]);
+    }
+
+    #[test]
     fn differences_have_a_sign() {
         assert_eq!([0.0123, -0.0123, -2e-6, 0.0].map(signed_time), ["+12.3 ms", "−12.3 ms", "−2.00 µs", "+0.00 µs"]);
+    }
+
+    #[test]
+    fn shares_are_not_rounded_into_a_lie() {
+        let shown = [0.0, 0.000_1, 0.001, 0.5, 0.999_4, 0.999_9, 1.0].map(percent);
+        assert_eq!(shown, ["0 %", "< 0.1 %", "0.1 %", "50.0 %", "> 99.9 %", "> 99.9 %", "100 %"]);
     }
 
     #[test]

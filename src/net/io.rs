@@ -193,6 +193,11 @@ impl ConnStats {
         self.apart.store(Self::READ_APART, Ordering::Release);
     }
 
+    /// The first output is through: from here on a read brings whatever there is.
+    pub fn disarm(&self) {
+        self.apart.store(0, Ordering::Release);
+    }
+
     /// Completed flushes: after one, nothing is left between the writer and the kernel.
     pub fn flushes(&self) -> u32 {
         self.flushes.load(Ordering::Acquire)
@@ -289,7 +294,8 @@ impl AsyncRead for MeteredIo {
         let received = ready!(this.inner.poll_receive(cx, buf, clock))?;
         if buf.filled().len() > before {
             if apart > 0 {
-                this.stats.apart.store(apart - 1, Ordering::Release);
+                // Armed or disarmed meanwhile, it stays so.
+                let _ = this.stats.apart.compare_exchange(apart, apart - 1, Ordering::AcqRel, Ordering::Relaxed);
             }
             let received = received.filter(|_| !many);
             this.stats.was_read(this.clock.arrival(received));

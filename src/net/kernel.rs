@@ -14,6 +14,7 @@ use std::{
 use libc::{c_int, c_void, cmsghdr, iovec, msghdr, socklen_t, timespec};
 use tokio::io::{ReadBuf, unix::AsyncFd};
 
+use super::told::{Received, TcpInfo};
 use crate::clock::{Nanos, WallTime};
 
 /// Whether there is anything to ask on this platform.
@@ -45,15 +46,6 @@ pub(super) fn stamp_arrivals(socket: &impl AsFd) -> io::Result<()> {
 #[expect(clippy::cast_possible_truncation, reason = "a few bytes")]
 const fn length<T>() -> socklen_t {
     size_of::<T>() as socklen_t
-}
-
-/// One read.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Received {
-    /// How many bytes; 0 is the end, unless there was no room.
-    pub(super) bytes: usize,
-    /// When the kernel received the last segment among them; absent if the socket is not stamped, and at the end.
-    pub(super) at: Option<WallTime>,
 }
 
 /// Room for the one control message asked for (32 bytes), aligned as its header must be, and some to spare.
@@ -117,17 +109,6 @@ fn stamp_in(message: &msghdr) -> Option<WallTime> {
         header = unsafe { libc::CMSG_NXTHDR(message, header) };
     }
     None
-}
-
-/// What TCP knows of the way to the other side.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct TcpInfo {
-    /// Smoothed round trip; absent before the first.
-    pub(super) rtt: Option<Nanos>,
-    /// Shortest round trip of the last minutes; absent before the first, and from kernels before 4.6.
-    pub(super) min_rtt: Option<Nanos>,
-    /// Segments this side has sent again, since the connection began; absent from kernels before 2.6.26.
-    pub(super) retransmits: Option<u32>,
 }
 
 /// A socket that somebody else owns and this may ask about as long as it is open: no descriptor is duplicated, which would

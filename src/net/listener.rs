@@ -22,7 +22,8 @@ pub struct Listener {
 
 impl Listener {
     /// Binds the address. The backlog is the system's largest: a burst of agents must not see refused connections. With
-    /// `kernel_stamps` the kernel stamps what its connections receive, if it can.
+    /// `kernel_stamps` the kernel stamps what its connections receive, if it can; one that is made in the microsecond between
+    /// listening and asking for that has its reads stamped at their return.
     ///
     /// # Errors
     /// If the address can't be bound, or its certificate or key can't be used.

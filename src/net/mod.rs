@@ -8,6 +8,7 @@ mod pending;
 pub mod reads;
 pub mod socket;
 pub mod tls;
+mod told;
 
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
 pub use self::kernel::waited_for;

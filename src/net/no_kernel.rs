@@ -6,7 +6,7 @@ use std::io;
 
 use tokio::io::ReadBuf;
 
-use crate::clock::{Nanos, WallTime};
+use super::told::{Received, TcpInfo};
 
 /// Whether there is anything to ask on this platform.
 pub(super) const KNOWS: bool = false;
@@ -17,15 +17,6 @@ pub(super) const KNOWS: bool = false;
 /// Always.
 pub(super) fn stamp_arrivals<S>(_socket: &S) -> io::Result<()> {
     Err(io::ErrorKind::Unsupported.into())
-}
-
-/// One read.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Received {
-    /// How many bytes.
-    pub(super) bytes: usize,
-    /// When the kernel received them.
-    pub(super) at: Option<WallTime>,
 }
 
 /// Never called, for no socket is stamped.
@@ -42,17 +33,6 @@ pub(super) fn receive<S>(_socket: &S, _buf: &mut ReadBuf<'_>, _most: usize) -> i
 /// Always.
 pub(super) fn peek<S>(_socket: &S, _buf: &mut ReadBuf<'_>, _most: usize) -> io::Result<Received> {
     Err(io::ErrorKind::Unsupported.into())
-}
-
-/// What TCP knows of the way to the other side.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct TcpInfo {
-    /// Smoothed round trip.
-    pub(super) rtt: Option<Nanos>,
-    /// Shortest round trip.
-    pub(super) min_rtt: Option<Nanos>,
-    /// Segments sent again.
-    pub(super) retransmits: Option<u32>,
 }
 
 /// A socket that can't be asked.

@@ -273,3 +273,14 @@ fn outside_server_is_what_the_provider_does_not_account_for() {
     observation.reasoning_seen = true;
     assert!(observation.outside_server().is_some(), "reasoning that is seen is the first output of both");
 }
+
+#[test]
+fn an_id_is_read_as_it_is_written_and_nothing_else_is_one() {
+    for id in [0, 1, 0xfeed, u64::MAX] {
+        assert_eq!(ExchangeId::parse(&ExchangeId(id).to_string()), Some(ExchangeId(id)));
+    }
+    assert_eq!(ExchangeId::parse("00000000000000AB"), Some(ExchangeId(0xab)));
+    for other in ["", "1", "+000000000000001", "000000000000000g", "00000000000000001", " 00000000000001"] {
+        assert_eq!(ExchangeId::parse(other), None, "{other:?}");
+    }
+}

@@ -54,16 +54,21 @@ fn push_header(page: &mut String, report: &Report, sections: &[Section]) {
         let _ = writeln!(page, "<li>{}</li>", escape(line.trim()));
     }
     let _ = writeln!(page, "<li>made by version {}</li>\n</ul>", escape(report.streamgauge));
-    page.push_str(
+    let _ = write!(
+        page,
         "<details open><summary>How to read this</summary>\n<ul>\n\
          <li>Beside each number stands n, how many requests it is made of. Percentiles are of nearest rank: each is a value that \
-         was there. The p99 of fewer than 100 is the largest.</li>\n\
+         was there. p90 is given from 10 values on, p99 from 100.</li>\n\
          <li>Every number lies between two marks; its column's meaning is under each table, and appears when the name is \
          pointed at.</li>\n\
          <li>– means that nothing was observed. It is not zero.</li>\n\
          <li>Dashed lines at 300 ms, 600 ms and 1 s: below the first a reply feels instant, below the second it is fine, up \
          to the third it is noticed.</li>\n\
-         <li>Times are those of the gauge, which stands between client and provider. Hours are UTC.</li>\n</ul>\n</details>\n<nav aria-label=\"Sections\"><ul>\n",
+         <li>{} Hours are UTC.</li>\n</ul>\n</details>\n<nav aria-label=\"Sections\"><ul>\n",
+        report.either(
+            "Times are those of the gauge, which stands between client and provider.",
+            "Times are those of bench, which is the client itself."
+        )
     );
     for section in sections {
         let _ = writeln!(page, "<li><a href=\"#{}\">{}</a></li>", section.id, escape(section.title));

@@ -79,7 +79,7 @@ pub fn make(arguments: &ReportArgs, width: Option<u16>) -> io::Result<String> {
         _ => file.display().to_string(),
     };
     let files = arguments.files.iter().map(file).collect();
-    let report = Report::of(&log, Scope { files, filters, from: None, to: None, lines });
+    let report = Report::of(&log, Scope { files, filters, from: None, to: None, lines, by_bench: 0 });
     Ok(match arguments.format {
         ReportFormat::Text => text::render(&report.scope, &tables::sections(&report, TERMINAL), width),
         ReportFormat::Json => serde_json::to_string_pretty(&report).map_err(io::Error::other)? + "\n",

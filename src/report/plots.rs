@@ -4,11 +4,11 @@ use super::{
     plot::{Axis, Part, Plot, bars, escape, patch, swatch},
     rows::{Column, Log, Row, groups, sample, streams, whole_part},
     sessions::Sessions,
-    shown::{class_name, long, name, percent, title, whole},
+    shown::{class_name, long, name, shown, title, whole},
     tables::{KINDS, by_kind},
-    tally::{DEADLINES, Report, Slice, Spread, Upstream, instant, lower, ranked},
+    tally::{DEADLINES, Report, Slice, Upstream, instant, lower, ranked},
 };
-use crate::figures::{Sample, significant, time};
+use crate::figures::{Quantiles, Sample, percent, significant, time};
 
 /// Series of one drawing: as many as can be told apart.
 const SERIES: usize = 6;
@@ -105,7 +105,7 @@ fn first_output(series: &[Series]) -> Option<Figure> {
         title: "Time to first token, of all streams asked for".to_owned(),
         note: "From the request's departure to the first output event's arrival. A curve that stays below 100 % ends where \
                streams never had one. n: streams with output, of those asked for; streams whose client left first are not counted. \
-               Marks: p50, p90, p99 of those with output."
+               Marks: p50, p90, p99 of those with output, from 10 and 100 on."
             .to_owned(),
         svg: plot.finish(),
         legend,
@@ -132,7 +132,7 @@ fn speeds(series: &[Series]) -> Option<Figure> {
         section: "speed",
         title: "Output speed".to_owned(),
         note: "Share of streams at most this fast, from the first to the last output event. The left foot of a curve is its slow tail. \
-               Marks: p50, p90, p99."
+               Marks: p50, p90, p99, from 10 and 100 on."
             .to_owned(),
         svg: plot.finish(),
         legend,
@@ -146,7 +146,7 @@ fn rise(plot: &mut Plot, index: usize, title: &str, sample: &Sample, all: usize,
     let points: Vec<_> = (0..=CURVE).filter_map(|step| point(f64::from(step) / f64::from(CURVE))).collect();
     plot.curve(&format!("s{index}"), title, &points);
     for (q, called) in [(0.5, "p50"), (0.9, "p90"), (0.99, "p99")] {
-        if let Some((x, y)) = point(q) {
+        if let (Some(_), Some((x, y))) = (sample.percentile(q), point(q)) {
             plot.mark(index, &format!("{title}: {called} {}, n = {}", show(x), sample.count()), x, y);
         }
     }
@@ -238,11 +238,11 @@ fn by_hour(series: &[Series]) -> Vec<Figure> {
 }
 
 fn trends(series: &[Series], steps: &Steps, section: &'static str, title: &str, note: &str) -> Vec<Figure> {
-    let binned: Vec<Vec<(u64, Spread)>> = series
+    let binned: Vec<Vec<(u64, Quantiles)>> = series
         .iter()
         .map(|series| {
             let bins = groups(series.rows.iter().copied(), steps.of);
-            let spread = |(bin, rows): (u64, Vec<&Row>)| (bin, Spread::of(&sample(rows, Column::Ttft)));
+            let spread = |(bin, rows): (u64, Vec<&Row>)| (bin, sample(rows, Column::Ttft).quantiles());
             bins.into_iter().map(spread).filter(|(_, spread)| spread.n > 0).collect()
         })
         .collect();
@@ -253,20 +253,22 @@ fn trends(series: &[Series], steps: &Steps, section: &'static str, title: &str, 
         let about = format!("TTFT p50 and p99 {title}: {}", series.title);
         let mut plot = Plot::new(&about, (steps.axis.clone(), steps.axis_name), (y.clone(), "TTFT"), HEIGHT, BAND);
         let middle = |bin: u64| (steps.place)(bin) + steps.width / 2.0;
-        for (look, quantile) in [("s0", p50 as fn(&Spread) -> Option<f64>), ("s1", p99)] {
+        for (look, quantile) in [("s0", p50 as fn(&Quantiles) -> Option<f64>), ("s1", p99)] {
             // A bin without any is a gap in the curve.
-            for run in bins.chunk_by(|(before, _), (after, _)| before + 1 == *after) {
-                let points: Vec<_> =
-                    run.iter().filter_map(|(bin, spread)| Some((middle(*bin), quantile(spread)?))).collect();
+            let there: Vec<_> = bins.iter().filter_map(|(bin, spread)| Some((*bin, quantile(spread)?))).collect();
+            for run in there.chunk_by(|(before, _), (after, _)| before + 1 == *after) {
+                let points: Vec<_> = run.iter().map(|(bin, at)| (middle(*bin), *at)).collect();
                 plot.curve(look, &about, &points);
             }
         }
         for (bin, spread) in &bins {
-            let (Some(p50), Some(p99)) = (spread.p50, spread.p99) else { continue };
+            let Some(p50) = spread.p50 else { continue };
             let at = (steps.called)((steps.place)(*bin));
-            let says = format!("{at}: p50 {}, p99 {}, n = {}", time(p50), time(p99), spread.n);
+            let says = format!("{at}: p50 {}, p99 {}, n = {}", time(p50), shown(spread.p99, time), spread.n);
             plot.mark(0, &says, middle(*bin), p50);
-            plot.mark(1, &says, middle(*bin), p99);
+            if let Some(p99) = spread.p99 {
+                plot.mark(1, &says, middle(*bin), p99);
+            }
         }
         for deadline in DEADLINES {
             plot.across(deadline, &round_time(deadline));
@@ -278,22 +280,22 @@ fn trends(series: &[Series], steps: &Steps, section: &'static str, title: &str, 
             title: format!("TTFT {title}: {}", series.title),
             note: format!("{note} Bars: n, streams that had an output event."),
             svg: plot.finish(),
-            legend: vec![key(0, true, "p50"), key(1, true, "p99 (of fewer than 100 the slowest)")],
+            legend: vec![key(0, true, "p50"), key(1, true, "p99 (from 100 streams on)")],
         });
     }
     figures
 }
 
-fn p50(spread: &Spread) -> Option<f64> {
+fn p50(spread: &Quantiles) -> Option<f64> {
     spread.p50
 }
 
-fn p99(spread: &Spread) -> Option<f64> {
+fn p99(spread: &Quantiles) -> Option<f64> {
     spread.p99
 }
 
 /// A number of a class: what it is, its axis' name, where it is found, how it is shown, and both its ends.
-type Number = (&'static str, &'static str, fn(&Slice) -> &Spread, fn(f64) -> String, &'static str);
+type Number = (&'static str, &'static str, fn(&Slice) -> &Quantiles, fn(f64) -> String, &'static str);
 
 /// TTFT and speed by a class, two drawings.
 fn by_class(slices: &[Slice], series: &[Series], (section, title, x_name): (&'static str, &str, &str)) -> Vec<Figure> {
@@ -389,7 +391,7 @@ fn outcomes(report: &Report) -> Option<Figure> {
 const STAGE_KINDS: [(&str, &str, &[&str]); 5] = [
     ("g0", "connecting: retry, dns, tcp, tls, pool_wait", &["retry", "dns", "tcp", "tls", "pool_wait"]),
     ("g1", "the client's side: upload, receive, client_stall", &["upload", "receive", "client_stall"]),
-    ("g2", "the gauge's own: gateway_request, gateway_response", &["gateway_request", "gateway_response"]),
+    ("g2", "own time: gateway_request, gateway_response", &["gateway_request", "gateway_response"]),
     ("g3", "first_output_wait: the provider, and the way there and back", &["first_output_wait"]),
     ("g4", "generation and tail: output came, and what followed it", &["generation", "tail"]),
 ];

@@ -14,6 +14,7 @@ pub(super) enum Column {
     AnswerTtft,
     ClientTtft,
     Speed,
+    EndToEndSpeed,
     Tpot,
     Duration,
     ClientDuration,
@@ -55,9 +56,9 @@ pub(super) struct Row {
     pub(super) load: Option<Name>,
     pub(super) workload: Option<Name>,
     pub(super) session: Option<Name>,
-    /// The answer was a stream, or the request asked for one and there was no answer.
+    /// The request asked for a stream; where the record does not say, the answer was one.
     stream: bool,
-    /// It failed with an answer that was no stream, so that its record does not say whether a stream was asked for.
+    /// It failed with an answer that was no stream, and its record does not say whether a stream was asked for.
     unsure: bool,
     /// Its reply should have token counts: it is complete, generated, and its dialect is known.
     pub(super) counted: bool,
@@ -120,8 +121,10 @@ pub(super) struct Log {
     pub(super) spent: BTreeMap<Option<Name>, Spent>,
     /// How often each flag was set.
     pub(super) flags: BTreeMap<String, u64>,
-    /// Requests by where their times were taken: client's side, upstream's side.
-    pub(super) stamps: BTreeMap<(String, String), u64>,
+    /// Requests by where their times were taken: `client's side/upstream's side`.
+    pub(super) stamps: BTreeMap<String, u64>,
+    /// Requests that `bench` measured.
+    pub(super) by_bench: u64,
     /// How often each limit fired.
     pub(super) limits: BTreeMap<String, u64>,
     texts: Vec<Box<str>>,
@@ -171,13 +174,14 @@ impl Log {
         sums.reasoning_tokens = sums.reasoning_tokens.saturating_add(record.reasoning_tokens.unwrap_or(0));
         self.spend(upstream, record);
         for flag in &record.flags {
-            *self.flags.entry(flag.clone()).or_default() += 1;
+            *named(&mut self.flags, flag) += 1;
         }
+        self.by_bench += u64::from(record.flags.iter().any(|flag| flag == "bench"));
         if let Some(limit) = &record.limit {
-            *self.limits.entry(limit.clone()).or_default() += 1;
+            *named(&mut self.limits, limit) += 1;
         }
-        let side = |side: &str| record.stamp.get(side).cloned().unwrap_or_default();
-        *self.stamps.entry((side("client"), side("upstream"))).or_default() += 1;
+        let side = |side: &str| record.stamp.get(side).map_or("", String::as_str);
+        *named(&mut self.stamps, &format!("{}/{}", side("client"), side("upstream"))) += 1;
 
         let row = Row {
             time: time(&record.time).unwrap_or(f64::NAN),
@@ -187,8 +191,11 @@ impl Log {
             load: self.optional(record.load_class.as_deref()),
             workload: self.optional(record.workload.as_deref()),
             session: self.optional(record.session.as_deref()),
-            stream: record.stream,
-            unsure: !record.stream && generates(record) && record.outcome != "complete",
+            stream: record.asked_stream.unwrap_or(record.stream),
+            unsure: record.asked_stream.is_none()
+                && !record.stream
+                && generates(record)
+                && record.outcome != "complete",
             counted: generates(record) && record.outcome == "complete",
             usage: record.input_tokens.is_some() || record.output_tokens.is_some(),
         };
@@ -201,7 +208,7 @@ impl Log {
             spent.requests += 1;
             spent.wall = spent.wall.saturating_add(nanos(record.wall_s));
             for (stage, seconds) in &record.stages_s {
-                let sum = spent.stages.entry(stage.clone()).or_default();
+                let sum = named(&mut spent.stages, stage);
                 *sum = sum.saturating_add(nanos(*seconds));
             }
         }
@@ -226,6 +233,18 @@ impl Log {
         self.names.insert(text.into(), name);
         name
     }
+}
+
+/// Names kept of each kind that a gauge has some twenty of, and bytes of each: whatever else a log holds costs no more memory.
+const NAMES: usize = 64;
+const LONGEST: usize = 128;
+/// The name that stands for all others.
+const OTHER: &str = "_other";
+
+/// What is kept under this name, or under [`OTHER`] where there is no room.
+fn named<'a>(kept: &'a mut BTreeMap<String, u64>, name: &str) -> &'a mut u64 {
+    let room = kept.contains_key(name) || kept.len() < NAMES && name.len() <= LONGEST;
+    kept.entry(if room { name } else { OTHER }.to_owned()).or_default()
 }
 
 #[cfg(test)]
@@ -258,6 +277,7 @@ fn numbers(record: &Record) -> [f64; COLUMNS] {
     set(Column::AnswerTtft, record.answer_ttft_s);
     set(Column::ClientTtft, record.client_ttft_s);
     set(Column::Speed, record.output_tokens_per_second);
+    set(Column::EndToEndSpeed, record.end_to_end_tokens_per_second);
     set(Column::Tpot, record.tpot_s);
     set(Column::Duration, record.duration_s);
     set(Column::ClientDuration, record.client_duration_s);
@@ -323,6 +343,25 @@ mod tests {
         assert_eq!((row.get(Column::Ttft), row.get(Column::Wall), row.get(Column::Tpot)), (None, None, Some(0.0)));
         assert_eq!((row.load, row.session), (None, None));
         assert!(row.counted && !row.usage);
+    }
+
+    #[test]
+    fn names_of_a_kind_are_bounded_and_what_they_count_is_not_lost() {
+        let mut log = Log::default();
+        for index in 0..1_000 {
+            let long = "x".repeat(LONGEST + 1);
+            let line = format!(
+                r#"{{"outcome":"complete","flags":["f{index}","{long}"],"limit":"l{index}","stamp":{{"client":"c{index}"}},
+                    "stages_s":{{"s{index}":1.0}}}}"#
+            );
+            log.add(&Record::parse(&line).unwrap());
+        }
+        for (kept, all) in [(&log.flags, 2_000), (&log.limits, 1_000), (&log.stamps, 1_000)] {
+            assert!(kept.len() <= NAMES + 1 && kept.contains_key(OTHER), "{}", kept.len());
+            assert_eq!(kept.values().sum::<u64>(), all);
+        }
+        let stages = &log.spent[&None].stages;
+        assert_eq!((stages.len(), stages.values().sum::<u64>()), (NAMES + 1, 1_000_000_000_000));
     }
 
     #[test]

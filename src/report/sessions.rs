@@ -2,10 +2,8 @@
 
 use serde::Serialize;
 
-use super::{
-    rows::{Column, Log, Row, groups, whole_part},
-    tally::Spread,
-};
+use super::rows::{Column, Log, Row, groups, whole_part};
+use crate::figures::{Quantiles, Sample};
 
 /// Sessions that are listed one by one, those with most inference time.
 const LISTED: usize = 20;
@@ -17,9 +15,9 @@ pub(super) const SPEEDS: [u32; 3] = [100, 400, 1_000];
 #[derive(Clone, Default, Debug, Serialize)]
 pub(super) struct Sessions {
     pub(super) sessions: usize,
-    pub(super) calls: Spread,
-    pub(super) inference_s: Spread,
-    pub(super) output_tokens: Spread,
+    pub(super) calls: Quantiles,
+    pub(super) inference_s: Quantiles,
+    pub(super) output_tokens: Quantiles,
     /// The sum of all.
     pub(super) total: Session,
     /// Those with most inference time, at most twenty.
@@ -88,7 +86,7 @@ pub(super) fn of(log: &Log) -> Sessions {
         total.add(log, row);
     }
     total.work_out();
-    let spread = |number: fn(&Session) -> f64| Spread::of(&sessions.iter().map(number).collect());
+    let spread = |number: fn(&Session) -> f64| sessions.iter().map(number).collect::<Sample>().quantiles();
     Sessions {
         sessions: sessions.len(),
         calls: spread(|session| session.calls as f64),

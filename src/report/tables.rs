@@ -78,10 +78,12 @@ impl Table {
         self.rows.push(row.into());
     }
 
-    /// A row of numbers made of `n` values: without any it says nothing.
-    fn row_of(&mut self, n: u64, row: Vec<String>) {
-        if n > 0 {
-            self.rows.push(row);
+    /// A row of numbers made of `n` values, where there is room for it: without any it says nothing.
+    fn row_of(&mut self, n: u64, room: bool, row: impl FnOnce() -> Vec<String>) {
+        match n {
+            0 => {}
+            _ if room => self.rows.push(row()),
+            _ => self.left_out += 1,
         }
     }
 }

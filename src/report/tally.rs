@@ -10,7 +10,7 @@ use super::{
     sessions::{self, Sessions},
 };
 use crate::{
-    figures::Sample,
+    figures::Quantiles,
     observation::{STAGES, input_class},
 };
 
@@ -42,7 +42,7 @@ pub(super) struct Report {
 }
 
 /// What the report is made of.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Default, Debug, Serialize)]
 pub(super) struct Scope {
     pub(super) files: Vec<String>,
     /// Flag and value.
@@ -54,36 +54,8 @@ pub(super) struct Scope {
     pub(super) to: Option<String>,
     #[serde(flatten)]
     pub(super) lines: Lines,
-}
-
-/// Quantiles of nearest rank: each is a value that was there.
-#[derive(Clone, PartialEq, Default, Debug, Serialize)]
-pub(super) struct Spread {
-    pub(super) n: usize,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) p10: Option<f64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) p50: Option<f64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) p90: Option<f64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) p99: Option<f64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) max: Option<f64>,
-    /// How consistent they are; absent where p50 is zero.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) p99_over_p50: Option<f64>,
-}
-
-impl Spread {
-    pub(super) fn of(sample: &Sample) -> Self {
-        let [p10, p50, p90, p99, max] = [0.1, 0.5, 0.9, 0.99, 1.0].map(|q| sample.quantile(q));
-        Self { n: sample.count(), p10, p50, p90, p99, max, p99_over_p50: sample.spread() }
-    }
-
-    fn column(rows: &[&Row], column: Column) -> Self {
-        Self::of(&sample(rows.iter().copied(), column))
-    }
+    /// Of the requests, those that `bench` measured, as a client: there was no gauge.
+    pub(super) by_bench: u64,
 }
 
 /// The figures of an upstream and model.
@@ -102,17 +74,19 @@ pub(super) struct Pair {
     /// Of them: failures whose record does not say so. They are taken for streams where there are any.
     pub(super) streams_assumed: u64,
     pub(super) deadlines: Vec<Deadline>,
-    pub(super) ttft_s: Spread,
-    pub(super) answer_ttft_s: Spread,
-    pub(super) client_ttft_s: Spread,
+    pub(super) ttft_s: Quantiles,
+    pub(super) answer_ttft_s: Quantiles,
+    pub(super) client_ttft_s: Quantiles,
     /// After the first token.
-    pub(super) output_tokens_per_second: Spread,
-    pub(super) tpot_s: Spread,
+    pub(super) output_tokens_per_second: Quantiles,
+    /// Output tokens over the upstream duration, of complete requests.
+    pub(super) end_to_end_tokens_per_second: Quantiles,
+    pub(super) tpot_s: Quantiles,
     /// From the request's departure to the end of the response, of complete requests.
-    pub(super) duration_s: Spread,
+    pub(super) duration_s: Quantiles,
     /// From the request head's arrival to the last byte's departure to the client, of complete requests.
-    pub(super) client_duration_s: Spread,
-    pub(super) max_gap_s: Spread,
+    pub(super) client_duration_s: Quantiles,
+    pub(super) max_gap_s: Quantiles,
     pub(super) tokens: Tokens,
 }
 
@@ -154,9 +128,9 @@ pub(super) struct Slice {
     pub(super) requests: u64,
     pub(super) complete: u64,
     pub(super) rate_limited: u64,
-    pub(super) ttft_s: Spread,
-    pub(super) output_tokens_per_second: Spread,
-    pub(super) client_duration_s: Spread,
+    pub(super) ttft_s: Quantiles,
+    pub(super) output_tokens_per_second: Quantiles,
+    pub(super) client_duration_s: Quantiles,
 }
 
 /// Where the time went at an upstream, and what the gauge added.
@@ -171,10 +145,10 @@ pub(super) struct Upstream {
     pub(super) wall_s: f64,
     /// In order; together `wall_s`.
     pub(super) stages: Vec<Stage>,
-    pub(super) overhead_request_s: Spread,
-    pub(super) overhead_first_output_s: Spread,
-    pub(super) overhead_event_mean_s: Spread,
-    pub(super) upstream_rtt_s: Spread,
+    pub(super) overhead_request_s: Quantiles,
+    pub(super) overhead_first_output_s: Quantiles,
+    pub(super) overhead_event_mean_s: Quantiles,
+    pub(super) upstream_rtt_s: Quantiles,
     /// Requests whose upstream connection is known; those for which one was made.
     pub(super) connections: u64,
     pub(super) dialled: u64,
@@ -200,11 +174,11 @@ pub(super) struct Reported {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) model: Option<String>,
     /// Requests that have both: the same ones in these three.
-    pub(super) gateway_ttft_s: Spread,
-    pub(super) server_ttft_s: Spread,
-    pub(super) outside_server_s: Spread,
+    pub(super) gateway_ttft_s: Quantiles,
+    pub(super) server_ttft_s: Quantiles,
+    pub(super) outside_server_s: Quantiles,
     /// By phase, of all requests for which it says it.
-    pub(super) phases: BTreeMap<&'static str, Spread>,
+    pub(super) phases: BTreeMap<&'static str, Quantiles>,
 }
 
 impl Report {
@@ -214,7 +188,6 @@ impl Report {
         let slices = |key: &dyn Fn(&Row) -> Option<String>| slices(log, &by_pair, key);
         let text = |name: Option<Name>| name.map(|name| log.text(name).to_owned());
         let complete = |row: &Row| log.text(row.outcome) == "complete";
-        let stamps = log.stamps.iter().map(|((client, upstream), n)| (format!("{client}/{upstream}"), *n));
         let mut report = Self {
             streamgauge: env!("CARGO_PKG_VERSION"),
             pairs: by_pair.iter().map(|(pair, rows)| pair_of(log, *pair, rows)).collect(),
@@ -225,15 +198,29 @@ impl Report {
             sessions: sessions::of(log),
             upstreams: upstreams(log),
             server_reported: by_pair.iter().filter_map(|(pair, rows)| reported(log, *pair, rows)).collect(),
-            stamps: stamps.collect(),
+            stamps: log.stamps.clone(),
             flags: log.flags.clone(),
             limits: log.limits.clone(),
             scope,
         };
         let times = || log.rows.iter().filter_map(Row::time);
+        report.scope.by_bench = log.by_bench;
         report.scope.from = times().min_by(f64::total_cmp).map(instant);
         report.scope.to = times().max_by(f64::total_cmp).map(instant);
         report
+    }
+}
+
+impl Report {
+    /// Of two texts the one that is true: of a gauge's records, or of `bench`'s where there are no others.
+    pub(super) fn either(&self, of_a_gauge: &'static str, of_bench: &'static str) -> &'static str {
+        if self.scope.all_by_bench() { of_bench } else { of_a_gauge }
+    }
+}
+
+impl Scope {
+    pub(super) fn all_by_bench(&self) -> bool {
+        self.by_bench > 0 && self.by_bench == self.lines.requests
     }
 }
 
@@ -245,6 +232,10 @@ pub(super) fn instant(seconds: f64) -> String {
         .checked_add(since)
         .is_some_and(|time| write!(text, "{}", humantime::format_rfc3339_seconds(time)).is_ok());
     if shown { text } else { String::new() }
+}
+
+fn column(rows: &[&Row], column: Column) -> Quantiles {
+    sample(rows.iter().copied(), column).quantiles()
 }
 
 /// Pairs and their rows, the one with most requests first.
@@ -280,14 +271,15 @@ fn pair_of(log: &Log, pair: usize, rows: &[&Row]) -> Pair {
         streams: streams.len() as u64,
         streams_assumed,
         deadlines: DEADLINES.map(|deadline| deadline_of(log, &streams, deadline)).to_vec(),
-        ttft_s: Spread::column(rows, Column::Ttft),
-        answer_ttft_s: Spread::column(rows, Column::AnswerTtft),
-        client_ttft_s: Spread::column(rows, Column::ClientTtft),
-        output_tokens_per_second: Spread::column(rows, Column::Speed),
-        tpot_s: Spread::column(rows, Column::Tpot),
-        duration_s: Spread::column(&complete, Column::Duration),
-        client_duration_s: Spread::column(&complete, Column::ClientDuration),
-        max_gap_s: Spread::column(rows, Column::MaxGap),
+        ttft_s: column(rows, Column::Ttft),
+        answer_ttft_s: column(rows, Column::AnswerTtft),
+        client_ttft_s: column(rows, Column::ClientTtft),
+        output_tokens_per_second: column(rows, Column::Speed),
+        end_to_end_tokens_per_second: column(&complete, Column::EndToEndSpeed),
+        tpot_s: column(rows, Column::Tpot),
+        duration_s: column(&complete, Column::Duration),
+        client_duration_s: column(&complete, Column::ClientDuration),
+        max_gap_s: column(rows, Column::MaxGap),
         tokens: Tokens {
             input: sum(Column::InputTokens),
             cached: log.pairs[pair].cached_tokens,
@@ -334,9 +326,9 @@ fn slices(log: &Log, by_pair: &[(usize, Vec<&Row>)], key: &dyn Fn(&Row) -> Optio
                 requests: rows.len() as u64,
                 complete: complete.len() as u64,
                 rate_limited: ended("rate_limited"),
-                ttft_s: Spread::column(&rows, Column::Ttft),
-                output_tokens_per_second: Spread::column(&rows, Column::Speed),
-                client_duration_s: Spread::column(&complete, Column::ClientDuration),
+                ttft_s: column(&rows, Column::Ttft),
+                output_tokens_per_second: column(&rows, Column::Speed),
+                client_duration_s: column(&complete, Column::ClientDuration),
             });
         }
     }
@@ -372,10 +364,10 @@ fn upstreams(log: &Log) -> Vec<Upstream> {
             requests: spent.requests,
             wall_s: seconds(spent.wall),
             stages: known.chain(others).map(stage).collect(),
-            overhead_request_s: Spread::column(&rows, Column::OverheadRequest),
-            overhead_first_output_s: Spread::column(&rows, Column::OverheadFirstOutput),
-            overhead_event_mean_s: Spread::column(&rows, Column::OverheadEvent),
-            upstream_rtt_s: Spread::column(&rows, Column::UpstreamRoundTrip),
+            overhead_request_s: column(&rows, Column::OverheadRequest),
+            overhead_first_output_s: column(&rows, Column::OverheadFirstOutput),
+            overhead_event_mean_s: column(&rows, Column::OverheadEvent),
+            upstream_rtt_s: column(&rows, Column::UpstreamRoundTrip),
             connections: spent.connections,
             dialled: spent.dialled,
             upstream_retransmits: spent.retransmits,
@@ -397,11 +389,8 @@ fn reported(log: &Log, pair: usize, rows: &[&Row]) -> Option<Reported> {
         ("ttft", Column::ServerTtft),
         ("total", Column::ServerTotal),
     ];
-    let phases: BTreeMap<_, _> = PHASES
-        .iter()
-        .map(|(phase, column)| (*phase, Spread::column(rows, *column)))
-        .filter(|(_, spread)| spread.n > 0)
-        .collect();
+    let phases: BTreeMap<_, _> =
+        PHASES.iter().map(|(phase, times)| (*phase, column(rows, *times))).filter(|(_, spread)| spread.n > 0).collect();
     if phases.is_empty() {
         return None;
     }
@@ -410,9 +399,9 @@ fn reported(log: &Log, pair: usize, rows: &[&Row]) -> Option<Reported> {
     Some(Reported {
         upstream,
         model,
-        gateway_ttft_s: Spread::column(&both, Column::Ttft),
-        server_ttft_s: Spread::column(&both, Column::PairedTtft),
-        outside_server_s: Spread::column(&both, Column::OutsideServer),
+        gateway_ttft_s: column(&both, Column::Ttft),
+        server_ttft_s: column(&both, Column::PairedTtft),
+        outside_server_s: column(&both, Column::OutsideServer),
         phases,
     })
 }
@@ -430,13 +419,24 @@ mod tests {
             r#"{"stream":true,"outcome":"client_gone","stages_s":{"first_output_wait":0.5}}"#,
             r#"{"stream":true,"outcome":"client_gone","ttft_s":0.1}"#,
             r#"{"stream":false,"outcome":"complete","endpoint":"chat"}"#,
+            r#"{"stream":false,"asked_stream":false,"outcome":"rate_limited","endpoint":"chat","status":429}"#,
         ]);
         let rows: Vec<&Row> = log.rows.iter().collect();
         let pair = pair_of(&log, 0, &rows);
-        assert_eq!((pair.requests, pair.streams, pair.streams_assumed), (6, 5, 1));
+        assert_eq!((pair.requests, pair.streams, pair.streams_assumed), (7, 5, 1));
         let counts: Vec<_> =
             pair.deadlines.iter().map(|Deadline { met, missed, left, .. }| [*met, *missed, *left]).collect();
         assert_eq!(counts, [[2, 3, 0], [2, 2, 1], [3, 1, 1]]);
+    }
+
+    #[test]
+    fn a_refused_request_for_a_stream_is_one_and_one_for_a_document_is_none() {
+        let log = Log::of(&[
+            r#"{"stream":false,"asked_stream":true,"outcome":"rate_limited","endpoint":"chat","status":429}"#,
+            r#"{"stream":false,"asked_stream":false,"outcome":"upstream_4xx","endpoint":"chat","status":400}"#,
+        ]);
+        let pair = pair_of(&log, 0, &log.rows.iter().collect::<Vec<_>>());
+        assert_eq!((pair.streams, pair.streams_assumed, pair.deadlines[0].missed), (1, 0, 1));
     }
 
     #[test]

@@ -3,11 +3,11 @@
 use std::fmt::Write as _;
 
 use super::{
-    shown::{tame, whole},
+    shown::whole,
     tables::{Section, Table},
     tally::Scope,
 };
-use crate::figures;
+use crate::figures::{self, tame};
 
 /// All sections, at most `width` columns wide where that is possible.
 pub(super) fn render(scope: &Scope, sections: &[Section], width: Option<u16>) -> String {
@@ -45,6 +45,15 @@ pub(super) fn about(scope: &Scope) -> Vec<String> {
     if !scope.filters.is_empty() {
         let filters: Vec<_> = scope.filters.iter().map(|(flag, value)| format!("{flag} {value}")).collect();
         about.push(format!("only {}: {} records were left out", filters.join(" "), lines.filtered));
+    }
+    if scope.all_by_bench() {
+        about.push("measured by streamgauge bench, which is the client: no gauge has seen them".to_owned());
+    } else if scope.by_bench > 0 {
+        about.push(format!(
+            "{} of them were measured by streamgauge bench, which is the client: what is said of the gauge is bench's there, and \
+             client times count from when a request was due",
+            scope.by_bench
+        ));
     }
     if lines.tunnels > 0 {
         about.push(format!("{} tunnels are left out: they have no latency", lines.tunnels));

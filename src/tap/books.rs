@@ -85,6 +85,8 @@ pub struct Open {
     before: (Nanos, u32),
     /// … and when its response ended.
     pub(super) pending_at_end: Option<Nanos>,
+    /// The kernel was asked about the networks.
+    pub(super) looked: bool,
 }
 
 /// The client's connection.
@@ -111,7 +113,8 @@ impl Open {
         shared.in_flight.fetch_add(1, Ordering::AcqRel);
         let before = (downstream.stats.pending_until(shared.clock.now()), downstream.stats.stalls());
         let (departing, upstream, pending_at_end) = (None, None, None);
-        Self { exchange: Some(exchange), shared, downstream, departing, upstream, before, pending_at_end }
+        let exchange = Some(exchange);
+        Self { exchange, shared, downstream, departing, upstream, before, pending_at_end, looked: false }
     }
 
     /// The exchange, while it is open.
@@ -159,16 +162,21 @@ impl Open {
         self.sent(arrival);
         if let Some(exchange) = &mut self.exchange {
             exchange.head(arrival, parts, Some(dialect));
+            if !exchange.so_far().stream {
+                self.look_at_network();
+            }
         }
-        self.look_at_network();
     }
 
-    /// Looks at what the kernel knows of both connections' networks: when the head is there, and at the first output.
-    pub(super) fn look_at_network(&mut self) {
-        if let (Some(exchange), Some(upstream)) = (&mut self.exchange, &self.upstream) {
+    /// Looks at what the kernel knows of both connections' networks, once: of a stream when its first output has left (or at
+    /// its end, if there was none), of any other answer when its head is there.
+    #[cold]
+    pub fn look_at_network(&mut self) {
+        if let (Some(exchange), Some(upstream)) = (&mut self.exchange, &self.upstream)
+            && !std::mem::replace(&mut self.looked, true)
+        {
             let connection = &mut exchange.seen().connection;
-            connection.client.look_again(self.downstream.stats.network());
-            connection.upstream.look_again(upstream.network());
+            (connection.client, connection.upstream) = (self.downstream.stats.network(), upstream.network());
         }
     }
 
@@ -195,6 +203,10 @@ impl Open {
         let now = self.shared.clock.now();
         // Still waiting for an answer: the request may have left all the same.
         self.sent(now);
+        // A stream without output, or whose first came with its end.
+        if self.look().is_some_and(|exchange| exchange.so_far().timeline.head_back.is_some()) {
+            self.look_at_network();
+        }
         let Some(mut exchange) = self.exchange.take() else { return };
         // Also when a listener panics, else nobody could ever drain.
         let _counted = Counted(&self.shared.in_flight);

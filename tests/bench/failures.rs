@@ -24,7 +24,7 @@ fn every_failure_is_an_outcome_with_its_count() {
     }
     // Whoever got a token has a TTFT; only whole answers have an end.
     assert!(cell["figures"]["ttft_s"]["n"].as_u64().unwrap() <= 40 - count("rate_limited"));
-    assert_eq!(cell["figures"]["end_to_end_s"]["n"].as_u64().unwrap(), count("complete"));
+    assert_eq!(cell["figures"]["duration_s"]["n"].as_u64().unwrap(), count("complete"));
 }
 
 #[test]
@@ -77,6 +77,18 @@ fn a_key_that_is_refused_ends_it_with_the_providers_word() {
 }
 
 #[test]
+fn what_a_provider_says_of_its_error_steers_no_terminal() {
+    let error = r#"{"error":{"message":"no","type":"\u001b[2J\u001b]0;mine\u0007\u009b31m\u202eevil"}}"#;
+    for (status, flags) in [(500, "--runs 2 --warm-up 0"), (401, "")] {
+        let provider = Provider::new(move |_| (status, "application/json", error.to_owned()));
+        let text = texts(&bench(&provider.url(), flags).output().unwrap());
+        assert!(text.contains(&format!("status {status}: \u{fffd}[2J\u{fffd}]0;mine")), "{text:?}");
+        let steers = |char: char| char != '\n' && (char.is_control() || char == '\u{202e}');
+        assert!(!text.contains(steers), "{text:?}");
+    }
+}
+
+#[test]
 fn what_is_no_stream_has_no_ttft_and_says_so() {
     let plain = r#"{"choices":[{"message":{"content":"hello"},"finish_reason":"stop"}],"usage":{"prompt_tokens":9,"completion_tokens":1}}"#;
     let provider = Provider::new(move |_| (200, "application/json", plain.to_owned()));
@@ -84,7 +96,9 @@ fn what_is_no_stream_has_no_ttft_and_says_so() {
     let text = texts(&output);
     assert!(output.status.success(), "{text}");
     assert!(
-        text.contains("3 complete answers had no output event (empty, or not a stream): no TTFT of them"),
+        text.contains(
+            "3 of 3 had no first output, and TTFT's percentiles know nothing of them; 3 of them are complete answers"
+        ),
         "{text}"
     );
 }

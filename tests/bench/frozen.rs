@@ -31,8 +31,7 @@ fn a_freeze_is_seen_by_all_who_were_due_in_it_and_hides_from_a_closed_loop() {
         assert!(until >= thaw, "nobody was answered before it went on: {until} {thaw}");
     }
     // To the end, for the freeze may meet an answer between its first token and its last.
-    let figure =
-        |result: &Value, of: &str| result["cells"][0]["figures"]["end_to_end_from_due_s"][of].as_f64().unwrap();
+    let figure = |result: &Value, of: &str| result["cells"][0]["figures"]["client_duration_s"][of].as_f64().unwrap();
     assert!(figure(&open.result, "p99") > 1.5, "{:#}", open.result);
 
     let closed = frozen(&format!("{flags} --concurrency 1"));

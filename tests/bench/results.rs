@@ -5,7 +5,10 @@ use std::{collections::HashSet, io::Write, process::Stdio};
 use rustix::process::{Pid, Signal, kill_process};
 use streamgauge::figures::{Record, Sample};
 
-use crate::support::{Records, Started, bench, json, texts};
+use crate::{
+    provider::{Provider, chat},
+    support::{Records, Started, bench, json, texts},
+};
 
 /// One number of a record.
 type Read = fn(&Record) -> Option<f64>;
@@ -30,8 +33,8 @@ fn figures_are_those_of_the_script_and_of_the_records() {
         );
         let numbers: [(&str, Read); 4] = [
             ("ttft_s", |record| record.ttft_s),
-            ("ttft_from_due_s", |record| record.client_ttft_s),
-            ("end_to_end_s", |record| record.duration_s),
+            ("client_ttft_s", |record| record.client_ttft_s),
+            ("duration_s", |record| record.duration_s),
             ("output_tokens_per_second", |record| record.output_tokens_per_second),
         ];
         for (key, of) in numbers {
@@ -46,8 +49,8 @@ fn figures_are_those_of_the_script_and_of_the_records() {
         let figure = |key: &str, of: &str| cell["figures"][key][of].as_f64().unwrap();
         // No token leaves before its time, on whatever machine; 49 of them take 196 ms.
         assert!(figure("ttft_s", "min") >= 0.060 && figure("ttft_s", "p50") < 0.6, "{cell:#}");
-        assert!(figure("ttft_from_due_s", "p50") > figure("ttft_s", "p50"));
-        assert!(figure("end_to_end_s", "min") >= 0.256, "{cell:#}");
+        assert!(figure("client_ttft_s", "p50") > figure("ttft_s", "p50"));
+        assert!(figure("duration_s", "min") >= 0.256, "{cell:#}");
         assert!((100.0..270.0).contains(&figure("output_tokens_per_second", "p50")), "{cell:#}");
         assert_eq!((figure("output_tokens", "min"), figure("output_tokens", "max")), (50.0, 50.0));
         // The first guess is a quarter off.
@@ -93,9 +96,9 @@ fn a_table_says_n_and_what_is_missing() {
     let row = text.lines().find(|line| line.starts_with(" TTFT ")).unwrap();
     assert!(row.split_whitespace().nth(1) == Some("4"), "{row}");
     let row = text.lines().find(|line| line.starts_with(" tokens/s ")).unwrap();
-    assert_eq!(row.split_whitespace().collect::<Vec<_>>(), ["tokens/s", "0", "–", "–", "–", "–"]);
+    assert_eq!(row.split_whitespace().collect::<Vec<_>>(), ["tokens/s", "0", "–", "–", "–", "–", "–"]);
     assert!(text.contains("4 of 4 complete answers came without token counts: no tokens/s of them"), "{text}");
-    assert!(text.contains("at most 9 requests, some 9000 input and up to 176 output tokens"), "{text}");
+    assert!(text.contains("8 requests, behind 1 to warm up: some 9000 input and up to 176 output tokens"), "{text}");
     let output = bench(&sim.url(), "--output-tokens 20 --runs 4 --json").output().unwrap();
     let result = json(&output);
     assert_eq!(result["cells"][0]["without_usage"], 4);
@@ -167,6 +170,7 @@ fn ctrl_c_lets_answers_end_and_prints_what_there_is() {
     let output = child.wait_with_output().unwrap();
     let text = texts(&output);
     assert!(output.status.success() && text.contains("Stopped early"), "{text}");
+    assert!(text.contains("No more requests: those under way run to their end"), "it says what the signal did: {text}");
     let records = records.read();
     assert!(records.iter().all(|record| record.outcome == "complete"), "what was under way has ended");
     assert!(text.contains(&format!("{0} of {0} complete", records.len())), "{text}");
@@ -180,4 +184,51 @@ fn a_duration_ends_it_whatever_the_runs() {
     let result = json(&output);
     assert_eq!(result["cells"][0]["n"], 30, "as many as are due before it is over");
     assert_eq!(result["cells"][0]["load"], serde_json::json!({"rate": 30.0, "arrivals": "even"}));
+}
+
+#[test]
+fn what_is_announced_is_what_is_sent() {
+    for flags in [
+        "--rate 60 --duration 1s --seed 5",
+        "--rate 60 --duration 1s --runs 9",
+        "--runs 3 --concurrency 1,2 --warm-up 2",
+    ] {
+        let provider = Provider::new(|_| (200, "text/event-stream", chat(1000, 2)));
+        let text = texts(&bench(&provider.url(), flags).output().unwrap());
+        let number = |before: &str| -> usize {
+            let line =
+                text.lines().find(|line| line.contains(" to warm up: some ")).unwrap_or_else(|| panic!("{text}"));
+            let mut words = line.split(before).next().unwrap().rsplit(' ');
+            words.next().unwrap().parse().unwrap()
+        };
+        let announced = number(" requests,") + number(" to warm up");
+        assert_eq!(provider.asked().len(), announced, "{flags}: {text}");
+        assert!(text.contains("warming up, to size the prompts: not measured, requests: "), "{text}");
+    }
+    // How many fit, nobody knows before: what one costs is said, and no sum that would frighten.
+    let provider = Provider::new(|_| (200, "text/event-stream", chat(1000, 2)));
+    let text = texts(&bench(&provider.url(), "--duration 1s --warm-up 0").output().unwrap());
+    let expected =
+        "as many requests as fit into 1s in each, 100000 at most: of some 1000 input and up to 200 output tokens each";
+    assert!(text.contains(expected) && !text.contains("warming up"), "{text}");
+}
+
+#[test]
+fn an_open_loop_says_how_late_it_was_itself_and_whose_prompts_have_no_size() {
+    let sim = Started::sim("--ttft 20ms");
+    let result = json(&bench(&sim.url(), "--output-tokens 2 --runs 20 --rate 100 --json").output().unwrap());
+    let cell = &result["cells"][0];
+    let lag = &cell["schedule_lag_s"];
+    assert_eq!((&lag["n"], &cell["sized"], &cell["without_output"]), (&20.into(), &true.into(), &0.into()), "{cell:#}");
+    // A timer fires behind its time, and what it is late by is part of what counts from due.
+    let (late, share) = (lag["mean"].as_f64().unwrap(), cell["schedule_lag_share"].as_f64().unwrap());
+    let waited = cell["figures"]["client_ttft_s"]["mean"].as_f64().unwrap();
+    assert!(late > 0.0 && (share - late / waited).abs() < 1e-9, "{cell:#}");
+
+    let text = texts(&bench(&sim.url(), "--output-tokens 2 --runs 2 --rate 100 --warm-up 0").output().unwrap());
+    assert!(text.contains("begun late by this program itself: p50 "), "{text}");
+    assert!(text.contains("prompts not made to size: no warm-up came back with"), "{text}");
+    let uncounted = Started::sim("--ttft 1ms --no-usage");
+    let result = json(&bench(&uncounted.url(), "--output-tokens 2 --runs 2 --json").output().unwrap());
+    assert_eq!((&result["cells"][0]["sized"], result["cells"][0].get("schedule_lag_s")), (&false.into(), None));
 }

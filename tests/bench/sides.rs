@@ -91,18 +91,18 @@ fn each_request_is_joined_with_what_the_gauge_saw_of_it() {
     assert_eq!(measured.len(), 120);
     let ttft: Sample = measured.iter().filter_map(|seen| Some(seen.timeline.ttft()?.seconds())).collect();
     let clocks = row(&result, "clocks", "ttft");
-    assert_eq!(clocks["gauge"]["p50_s"].as_f64(), ttft.quantile(0.5));
-    assert_eq!(clocks["gauge"]["p99_s"].as_f64(), ttft.quantile(0.99));
+    assert_eq!(clocks["gauge_s"]["p50"].as_f64(), ttft.quantile(0.5));
+    assert_eq!(clocks["gauge_s"]["p99"].as_f64(), ttft.quantile(0.99));
     // The client's is that of bench's own table.
-    assert_eq!(clocks["client"]["p50_s"], result["cells"][0]["figures"]["ttft_s"]["p50"]);
-    assert_eq!((&clocks["provider"]["n"], clocks["provider"].get("p50_s")), (&0.into(), None), "it says nothing");
+    assert_eq!(clocks["client_s"]["p50"], result["cells"][0]["figures"]["ttft_s"]["p50"]);
+    assert_eq!((&clocks["provider_s"]["n"], clocks["provider_s"].get("p50")), (&0.into(), None), "it says nothing");
 
     // Whoever is nearer sees it sooner, and the gauge's own parts are smaller than the whole.
-    let time = |name: &str| row(&result, "between", name)["time"]["p50_s"].as_f64().unwrap();
+    let time = |name: &str| row(&result, "between", name)["time_s"]["p50"].as_f64().unwrap();
     println!(
         "client TTFT {:.3} ms, gauge {:.3} ms; between {:.0} µs: way {:.0}, request {:.0}, first output {:.0} µs",
-        clocks["client"]["p50_s"].as_f64().unwrap() * 1e3,
-        clocks["gauge"]["p50_s"].as_f64().unwrap() * 1e3,
+        clocks["client_s"]["p50"].as_f64().unwrap() * 1e3,
+        clocks["gauge_s"]["p50"].as_f64().unwrap() * 1e3,
         time("client_less_gauge") * 1e6,
         time("way_to_gauge") * 1e6,
         time("gauge_request") * 1e6,
@@ -110,9 +110,9 @@ fn each_request_is_joined_with_what_the_gauge_saw_of_it() {
     );
     assert!(time("client_less_gauge") > 0.0 && time("client_less_gauge_total") > 0.0);
     assert!(time("gauge_request") > 0.0 && time("gauge_request") < time("client_less_gauge"));
-    assert_eq!(row(&result, "between", "outside_server")["time"]["n"], 0);
+    assert_eq!(row(&result, "between", "outside_server")["time_s"]["n"], 0);
     let waited = row(&result, "stages", "first_output_wait");
-    assert!(waited["client"]["p50_s"].as_f64() > waited["gauge"]["p50_s"].as_f64());
+    assert!(waited["client_s"]["p50"].as_f64() > waited["gauge_s"]["p50"].as_f64());
 
     // In words.
     let output = gauge.via("--output-tokens 20 --runs 8 -q").output().unwrap();
@@ -133,11 +133,11 @@ fn what_the_provider_says_has_its_own_column() {
     assert!(output.status.success(), "{}", texts(&output));
     let result = json(&output);
     for (name, seconds) in [("queue", 0.03), ("prefill", 0.15), ("ttft", 0.18), ("decode", 0.5)] {
-        let said = &row(&result, "clocks", name)["provider"];
-        assert_eq!((said["n"].as_u64(), said["p50_s"].as_f64()), (Some(10), Some(seconds)), "{name}");
+        let said = &row(&result, "clocks", name)["provider_s"];
+        assert_eq!((said["n"].as_u64(), said["p50"].as_f64()), (Some(10), Some(seconds)), "{name}");
     }
     // It answers at once, whatever it says: two clocks that contradict each other give no negative time.
-    assert_eq!(row(&result, "between", "outside_server")["time"]["p50_s"], 0.0);
+    assert_eq!(row(&result, "between", "outside_server")["time_s"]["p50"], 0.0);
 }
 
 #[test]
@@ -185,10 +185,10 @@ fn two_targets_are_asked_in_turns_and_only_the_difference_between_them_shows() {
     let ttft = cell["numbers"].as_array().unwrap().iter().find(|row| row["number"] == "ttft_s").unwrap();
     println!("{ttft:#}");
     let value = |of: &str, end: &str| ttft[of][end].as_f64().unwrap();
-    // 60 ms against 20, to which a busy machine adds to both: the ratio lies between 1 and 3, the difference near 40 ms.
-    assert!(value("ratio_interval", "low") > 1.1 && value("ratio_interval", "high") < 3.1, "{ttft:#}");
+    // 60 ms against 20, to which a busy machine adds to both: a ratio above 1, a difference near 40 ms.
+    assert!(value("ratio_interval", "low") > 1.0, "{ttft:#}");
     for of in ["difference_interval", "paired_difference_interval"] {
-        assert!(value(of, "low") > 0.02 && value(of, "high") < 0.08, "{of}: {ttft:#}");
+        assert!(value(of, "low") > 0.0 && (0.02..0.2).contains(&value(of, "estimate")), "{of}: {ttft:#}");
     }
     assert_eq!(ttft["pairs"], 30);
     let words: Vec<&str> = cell["words"].as_array().unwrap().iter().filter_map(Value::as_str).collect();
@@ -197,7 +197,10 @@ fn two_targets_are_asked_in_turns_and_only_the_difference_between_them_shows() {
     let text = texts(&bench(&slow.url(), &flags).output().unwrap());
     println!("{text}");
     assert!(text.contains(&format!("A is {} (sim-1), B is {} (sim-1).", slow.address, fast.address)), "{text}");
-    assert!(text.contains("A: 0 of 30 failed (0.0 %). B: 0 of 30 failed (0.0 %)."), "{text}");
+    assert!(
+        text.contains("A: 0 of 30 failed (0 %), 0 of them with 429 (0 % of all). B: 0 of 30 failed (0 %), "),
+        "{text}"
+    );
 }
 
 #[test]

@@ -40,6 +40,7 @@ fn full() -> Observation {
     full.method = Some(Method::POST);
     full.path = Some("/v1/chat/completions".into());
     (full.status, full.stream, full.limit) = (Some(200), true, Some(Limit::Idle));
+    full.asked_stream = Some(true);
     full.model = Some("m".into());
     full.facts.response_model = Some("m-1".into());
     full.facts.finish_reasons = vec!["stop".into()];

@@ -242,6 +242,44 @@ async fn the_network_between_is_in_the_record_and_in_the_metrics() {
     live.finish().await;
 }
 
+/// Its frames are out of the program's hands at once, so nothing awaits a departure: the look comes with the next frame.
+#[tokio::test]
+async fn the_network_to_an_http2_client_is_looked_at_while_it_is_there() {
+    let mut live = Live::start(None, |_| {}).await;
+    let mut client = Speaker::http2(live.client().await.into_inner().0).await;
+    let asked = Bytes::from("{\"model\":\"m\",\"stream\":true,\"messages\":[]}");
+    let request = Request::post("http://gauge.test/v1/chat/completions").header("host", "gauge.test");
+    let send = client.send(request.body(Said::all(vec![http_body::Frame::data(asked)])).expect("a request"));
+    let provider = async {
+        let mut up = live.upstream().await;
+        up.read_to("[]}").await;
+        up.send([SSE_HEAD, &chunk(&chat_role()), &chunk(&chat_delta("Hi"))].concat()).await;
+        up
+    };
+    let (answer, mut up) = tokio::join!(send, provider);
+    let mut body = answer.expect("an answer").into_body();
+    let mut seen = Vec::new();
+    for words in ["Hi", "you"] {
+        while !String::from_utf8_lossy(&seen).contains(words) {
+            let frame = body.frame().await.expect("it goes on").expect("it is whole");
+            seen.extend_from_slice(frame.data_ref().map_or(&[][..], |bytes| bytes));
+        }
+        if words == "Hi" {
+            up.send(chunk(&chat_delta("you"))).await;
+        }
+    }
+    drop((body, client));
+    let record = live.record().await;
+    assert_eq!(record.outcome.as_str(), "client_gone");
+    assert!(
+        record.connection.client.rtt.is_some() && record.connection.upstream.rtt.is_some(),
+        "{:?}",
+        record.connection
+    );
+    drop(up);
+    live.finish().await;
+}
+
 /// From the exposition: how many samples of this histogram are above the bound.
 fn above(scrape: &str, family: &str, bound: &str) -> u64 {
     let value = |name: String| {

@@ -3,8 +3,11 @@
 Each alert has a case in which it fires, and others that differ from it in one family of series, in which it is silent.
 """
 
+import os
 import re
+import shutil
 from collections import Counter, namedtuple
+from concurrent.futures import ThreadPoolExecutor
 
 import grafana
 import promql
@@ -45,6 +48,7 @@ def prove(parts):
     texts(alerts, known)
     kinds(alerts, cases)
     run(cases)
+    needed(parts, groups, cases)
 
 
 def names(rules, cases, known):
@@ -75,8 +79,11 @@ def texts(alerts, known):
         for line in DOCS.read_text().splitlines()
         if line.startswith("#")
     }
-    boards = {board["uid"]: grafana.variables(board) for board in grafana.dashboards().values()}
-    faults, asked = [], 0
+    dashboards = grafana.dashboards().values()
+    boards = {board["uid"]: grafana.variables(board) for board in dashboards}
+    titles = {panel["title"] for board in dashboards for panel in grafana.panels(board)}
+    shown = re.findall(r'(?:panels?|and)\s"([^"]+)"', DOCS.read_text())
+    faults, asked = [f"no panel {title}" for title in (" ".join(s.split()) for s in shown) if title not in titles], 0
     for name, rule in alerts.items():
         labels, _ = promql.read(rule["expr"], known)
         notes = rule["annotations"]
@@ -91,7 +98,11 @@ def texts(alerts, known):
         faults += [f"{name}: {board} has no {missing or 'such uid'}"] if missing or not there else []
         page, _, anchor = notes["runbook"].partition("#")
         faults += [f"{name}: {page} has no {anchor}"] if page != "docs/alerts.md" or anchor not in headings else []
-    check(f"their texts' {asked} look-ups, labels, boards and pages are there", not faults, "; ".join(faults[:10]))
+    check(
+        f"their texts' {asked} look-ups, labels, boards and pages are there, and {len(shown)} panels",
+        not faults,
+        "; ".join(faults[:10]),
+    )
 
 
 def kinds(alerts, cases):
@@ -142,10 +153,63 @@ def read_cases():
 
 def run(cases):
     files = sorted({case.file for case in cases})
-    for path in files:
-        promtool("test", "rules", path, seconds=600)
+    tested(files)
     fired = sum(case.fires for case in cases)
     check(
         f"promtool: {len(cases)} cases in {len(files)} files hold: {fired} fire, {len(cases) - fired} are silent",
         cases,
     )
+
+
+def tested(files, may_fail=False):
+    """What promtool says of test files, as many at a time as there are cores."""
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        return list(pool.map(lambda path: promtool("test", "rules", path, seconds=600, may_fail=may_fail), files))
+
+
+def needed(parts, groups, cases):
+    """Without any one of its conditions an alert would fire in a case in which it is silent, so each has its case."""
+    folder = parts.file("rules")
+    (folder / "tests").mkdir(parents=True)
+    shutil.copy(RULES / "recording.yml", folder)
+    recording = [group["name"] for group in groups if "record" in group["rules"][0]]
+    rules = {rule["alert"]: rule for group in groups for rule in group["rules"] if "alert" in rule}
+    conditions = {}
+    for path in {case.file for case in cases}:
+        lesser = {name: words for case in cases if case.file == path for name, *words in lessened(rules[case.alert])}
+        conditions |= {name: condition for name, (_, condition) in lesser.items()}
+        groups = [{"name": name, "rules": [rule]} for name, (rule, _) in lesser.items()]
+        (folder / path.name).write_text(yaml.safe_dump({"groups": groups}))
+        page = yaml.safe_load(path.read_text())
+        page |= {"rule_files": ["../recording.yml", f"../{path.name}"], "group_eval_order": recording + list(lesser)}
+        for test in page["tests"]:
+            checks = test["alert_rule_test"]
+            test["alert_rule_test"] = [one | {"alertname": name} for one in checks for name in lesser if of(name, one)]
+        (folder / "tests" / path.name).write_text(yaml.safe_dump(page, sort_keys=False))
+    said = tested(folder.glob("tests/*.yml"), may_fail=True)
+    found = set(re.findall(r"alertname: (\w+), time", "".join(said)))
+    whole = {name for name, condition in conditions.items() if not condition}
+    check("whole, under other names, the alerts do as in the cases", not found & whole, found & whole)
+    idle = {name: condition for name, condition in conditions.items() if condition and name not in found}
+    count = len(conditions) - len(whole)
+    check(f"each of {count} further conditions is needed: without it a case fails", not idle, idle)
+
+
+def of(name, one):
+    """Whether that is a lesser form of the alert that is tested."""
+    return name.split("_")[0] == one["alertname"]
+
+
+def lessened(rule):
+    """The alert as it is, and without each of its conditions but the first: a name, the rule, what is left out."""
+    conditions = []
+    for line in rule["expr"].strip().splitlines():
+        opened = "\n".join(conditions[-1:])
+        if not conditions or re.match(r"(and|unless|or) ", line) and opened.count("(") == opened.count(")"):
+            conditions.append(line)
+        else:
+            conditions[-1] += "\n" + line
+    yield f"{rule['alert']}_whole", rule | {"alert": f"{rule['alert']}_whole"}, ""
+    for left_out in range(1, len(conditions)):
+        name, kept = f"{rule['alert']}_{left_out}", conditions[:left_out] + conditions[left_out + 1 :]
+        yield name, rule | {"alert": name, "expr": "\n".join(kept)}, conditions[left_out]

@@ -20,7 +20,7 @@ pub(crate) fn compare(report: &Value, records: &[Value]) {
         for key in ["ttft_s", "answer_ttft_s", "client_ttft_s", "output_tokens_per_second", "tpot_s", "max_gap_s"] {
             spread(&pair[key], &numbers(&own, key), key);
         }
-        for key in ["duration_s", "client_duration_s"] {
+        for key in ["duration_s", "client_duration_s", "end_to_end_tokens_per_second"] {
             spread(&pair[key], &numbers(&complete, key), key);
         }
         for (outcome, n) in pair["outcomes"].as_object().unwrap() {
@@ -55,17 +55,26 @@ fn same(figure: &Value, expected: Option<f64>) -> bool {
 /// The smallest value that so many are not above.
 fn spread(figure: &Value, values: &[f64], what: &str) {
     assert_eq!(figure["n"], values.len(), "{what}");
-    for (name, q) in [("p10", 0.1), ("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("max", 1.0)] {
+    let quantiles = [
+        ("min", 0.0, 1),
+        ("p1", 0.01, 100),
+        ("p10", 0.1, 10),
+        ("p50", 0.5, 1),
+        ("p90", 0.9, 10),
+        ("p99", 0.99, 100),
+        ("max", 1.0, 1),
+    ];
+    for (name, q, least) in quantiles {
         let reached =
             |value: &f64| values.iter().filter(|other| *other <= value).count() as f64 >= q * values.len() as f64;
-        let expected = values.iter().copied().filter(reached).min_by(f64::total_cmp);
+        let expected = values.iter().copied().filter(reached).min_by(f64::total_cmp).filter(|_| values.len() >= least);
         assert!(same(&figure[name], expected), "{what} {name}: {} for {expected:?}", figure[name]);
     }
 }
 
 /// A failure that was answered without a stream counts as one where there are streams.
 fn deadlines(pair: &Value, own: &[&Value]) {
-    let any = own.iter().any(|record| record["stream"] == true);
+    let any = own.iter().any(|record| record.get("asked_stream").unwrap_or(&record["stream"]) == true);
     let generates = |record: &Value| {
         ["chat", "completions", "responses", "messages", "generate", "realtime"]
             .iter()
@@ -76,8 +85,10 @@ fn deadlines(pair: &Value, own: &[&Value]) {
         let seconds = deadline["deadline_s"].as_f64().unwrap();
         let (mut met, mut missed, mut left) = (0, 0, 0);
         for record in own {
-            let assumed = any && record["stream"] == false && record["outcome"] != "complete" && generates(record);
-            if record["stream"] == false && !assumed {
+            let said = record.get("asked_stream").and_then(Value::as_bool);
+            let streamed = record["stream"] == true;
+            let assumed = any && said.is_none() && !streamed && record["outcome"] != "complete" && generates(record);
+            if !said.unwrap_or(streamed) && !assumed {
                 continue;
             }
             let clients = record["outcome"] == "client_gone" || record["outcome"] == "client_error";

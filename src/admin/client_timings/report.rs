@@ -146,11 +146,7 @@ impl Report {
         let written: Written = serde_json::from_value(written).map_err(|error| error.to_string())?;
         let hexadecimal = |text: &str| text.bytes().all(|digit| digit.is_ascii_hexdigit());
         let of = match (&written.id, &written.traceparent, &written.trace_id) {
-            (Some(id), ..) => {
-                let id = Some(id).filter(|id| id.len() == 16 && hexadecimal(id));
-                let id = id.and_then(|id| u64::from_str_radix(id, 16).ok());
-                Key::Id(ExchangeId(id.ok_or("`id` has 16 hexadecimal digits")?))
-            }
+            (Some(id), ..) => Key::Id(ExchangeId::parse(id).ok_or("`id` has 16 hexadecimal digits")?),
             (None, Some(traceparent), _) => {
                 Key::Trace(forward::trace_id_of(traceparent).ok_or("`traceparent` is not as W3C has it: 00-…-…-01")?)
             }

@@ -11,8 +11,9 @@ const ROWS = 500;
 const DOTS = 4000;
 /** How far back drawings reach: the first that holds every dot. */
 const REACHES = [60, 120, 300, 600];
-/** Rows are made for so many milliseconds in one go: more would hold up typing. */
+/** Rows are made for so many milliseconds in one go, which would hold up typing, and some in any case. */
 const AT_ONCE_MS = 10;
+const AT_ONCE = 20;
 /** And shown so many together: each time, the whole page is laid out and painted. */
 const TOGETHER = 150;
 /** Drawings are made anew after so many. */
@@ -122,7 +123,7 @@ const fresh = document.createDocumentFragment();
 
 /** Makes rows of the oldest that wait, until it is that late. */
 function makeRows(until) {
-  while (queue.length > 0 && performance.now() < until) {
+  for (let made = 0; queue.length > 0 && (made < AT_ONCE || performance.now() < until); made += 1) {
     const record = queue.shift();
     if (known.has(record.id)) continue;
     const exchange = { record, began: beganAt(record) };

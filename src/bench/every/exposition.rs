@@ -8,7 +8,6 @@ use super::History;
 use crate::{
     bench::{
         client::Target,
-        compare::ENOUGH_FOR_P99,
         load::Results,
         plan::{Load, Plan},
         table::{NUMBERS, Summary},
@@ -22,9 +21,6 @@ use crate::{
     },
 };
 
-/// From how many requests of the last run its p90 is given; the p99's number is the comparison's.
-const ENOUGH_FOR_P90: usize = 10;
-
 /// What is given of a sample: of times the tail is above, of speeds below.
 const PERCENTILES: [(&str, f64, f64); 3] = [("p50", 0.5, 0.5), ("p90", 0.9, 0.1), ("p99", 0.99, 0.01)];
 
@@ -37,7 +33,7 @@ const FAMILIES: [Desc; NUMBERS.len()] = [
         "From the request's departure to the first output event, by the client's ruler. window=last: of the last run's requests; window=72h: median of the runs' medians.",
     ),
     times(
-        "streamgauge_bench_ttft_from_due_seconds",
+        "streamgauge_bench_client_ttft_seconds",
         "From when the request was due (closed loop: begun) to the first output event. Windows as in ttft_seconds.",
     ),
     times(
@@ -49,7 +45,7 @@ const FAMILIES: [Desc; NUMBERS.len()] = [
         "From the request's departure to the end of the response, of complete answers. Windows as in ttft_seconds.",
     ),
     times(
-        "streamgauge_bench_duration_from_due_seconds",
+        "streamgauge_bench_client_duration_seconds",
         "From when the request was due (closed loop: begun) to the end of the response, of complete answers. Windows as in ttft_seconds.",
     ),
     times(
@@ -205,19 +201,14 @@ impl Exposition {
                     let count = i64::try_from(sample.count()).unwrap_or(i64::MAX);
                     samples.child(&[target, model, workload, load, window, name]).set(count);
                     for (percentile, of_times, of_speeds) in percentiles {
-                        if let Some(value) = sample.quantile(if number.speed { *of_speeds } else { *of_times }) {
+                        if let Some(value) = sample.percentile(if number.speed { *of_speeds } else { *of_times }) {
                             let cell = family.child(&[target, model, workload, load, window, percentile]);
                             cell.set(units(value, desc.unit.digits()));
                         }
                     }
                 };
                 if let Some(sample) = last.and_then(|run| run.series.get(place)?.samples.get(index)) {
-                    let enough = match sample.count() {
-                        ENOUGH_FOR_P99.. => 3,
-                        ENOUGH_FOR_P90.. => 2,
-                        _ => 1,
-                    };
-                    observe("last", sample, &PERCENTILES[..enough]);
+                    observe("last", sample, &PERCENTILES);
                 }
                 let window = history.window(place, index, clock.now());
                 if !window.is_empty() {
@@ -393,8 +384,7 @@ mod tests {
     #[test]
     fn each_number_has_the_family_of_its_name() {
         for (number, desc) in NUMBERS.iter().zip(&FAMILIES) {
-            let renamed = number.key.replace("tpot_s", "time_per_output_token_s").replace("end_to_end_s", "duration_s");
-            let renamed = renamed.replace("end_to_end_from", "duration_from");
+            let renamed = number.key.replace("tpot_s", "time_per_output_token_s");
             let name = renamed.strip_suffix("_s").map_or(renamed.clone(), |name| format!("{name}_seconds"));
             assert_eq!(desc.name, format!("streamgauge_bench_{name}"));
             assert_eq!(desc.unit.digits() == 6, number.speed, "{name}");

@@ -2,9 +2,9 @@
 
 use super::{Head, MODEL, Room, Section, Table, UPSTREAM, pair_and};
 use crate::{
-    figures::{ABSENT, significant, time},
+    figures::{ABSENT, percent, significant, time},
     report::{
-        shown::{name, percent, shown, title, whole},
+        shown::{name, shown, title, whole},
         tally::{Pair, Report},
     },
 };
@@ -18,13 +18,20 @@ pub(super) fn first_output(report: &Report, room: Room) -> Section {
             Head("n", "streams that had an output event"),
             Head("TTFT p50", "from the request's departure to the upstream to the first output event's arrival"),
             Head("p90", "nine in ten streams were as fast"),
-            Head("p99", "99 in 100 streams were as fast; of fewer than 100 the slowest one"),
+            Head("p99", "99 in 100 streams were as fast; from 100 streams on"),
+            Head("max", "the slowest of all"),
             Head("p99/p50", "how consistent it is: below 4 is good, above 10 is not"),
             Head(
                 "answer p50",
                 "from the request's departure to the first event of the answer: behind any reasoning and tool calls",
             ),
-            Head("client p50", "from the request head's arrival to the first output event's departure to the client"),
+            Head(
+                "client p50",
+                report.either(
+                    "from the request head's arrival to the first output event's departure to the client",
+                    "from when the request was due or begun to the first output event in bench's hands",
+                ),
+            ),
         ],
     );
     let mut deadlines = Table::new(
@@ -42,9 +49,9 @@ pub(super) fn first_output(report: &Report, room: Room) -> Section {
             Head("never", "streams that never had an output event: failed, empty, or the client left"),
         ],
     );
-    for pair in report.pairs.iter().take(room.pairs) {
-        times.row_of(
-            pair.ttft_s.n as u64,
+    for (index, pair) in report.pairs.iter().enumerate() {
+        let room = index < room.pairs;
+        times.row_of(pair.ttft_s.n as u64, room, || {
             pair_and(
                 pair,
                 [
@@ -52,19 +59,21 @@ pub(super) fn first_output(report: &Report, room: Room) -> Section {
                     shown(pair.ttft_s.p50, time),
                     shown(pair.ttft_s.p90, time),
                     shown(pair.ttft_s.p99, time),
+                    shown(pair.ttft_s.max, time),
                     shown(pair.ttft_s.p99_over_p50, significant),
                     shown(pair.answer_ttft_s.p50, time),
                     shown(pair.client_ttft_s.p50, time),
                 ],
-            ),
-        );
-        let met = pair.deadlines.iter().map(|deadline| shown(deadline.met_share, percent));
-        let mut row = pair_and(pair, [pair.streams.to_string()]);
-        row.extend(met);
-        row.push(pair.streams.saturating_sub(pair.ttft_s.n as u64).to_string());
-        deadlines.row_of(pair.streams, row);
+            )
+        });
+        deadlines.row_of(pair.streams, room, || {
+            let met = pair.deadlines.iter().map(|deadline| shown(deadline.met_share, percent));
+            let mut row = pair_and(pair, [pair.streams.to_string()]);
+            row.extend(met);
+            row.push(pair.streams.saturating_sub(pair.ttft_s.n as u64).to_string());
+            row
+        });
     }
-    times.left_out = report.pairs.len().saturating_sub(room.pairs);
     let assumed: u64 = report.pairs.iter().map(|pair| pair.streams_assumed).sum();
     let mut below = Vec::new();
     if assumed > 0 {
@@ -130,7 +139,7 @@ pub(super) fn outcomes(report: &Report, room: Room) -> Section {
     table.left_out = report.pairs.len().saturating_sub(room.pairs);
     if !report.limits.is_empty() {
         let limits: Vec<_> = report.limits.iter().map(|(limit, n)| format!("{n} {}", name(Some(limit)))).collect();
-        below.push(format!("limits of the gauge that fired: {}", limits.join(", ")));
+        below.push(format!("limits that fired: {}", limits.join(", ")));
     }
     Section {
         id: "outcomes",
@@ -150,7 +159,11 @@ pub(super) fn speed(report: &Report, room: Room) -> Section {
             Head("n", "streams with a token count and output that came over time"),
             Head("tokens/s p50", "output tokens per second after the first, from the first to the last output event"),
             Head("p10", "one in ten streams was as slow as this, or slower"),
+            Head("p1", "one in 100 was as slow as this, or slower; from 100 streams on"),
+            Head("p50/p1", "how consistent it is: how many times slower the slow tail is than the median"),
             Head("TPOT p50", "time per output token: (last − first output event) / (output tokens − 1)"),
+            Head("replies", "complete replies with a token count"),
+            Head("end\u{a0}to\u{a0}end tokens/s", "median of output tokens over the upstream duration, TTFT included"),
         ],
     );
     let mut ends = Table::new(
@@ -160,31 +173,37 @@ pub(super) fn speed(report: &Report, room: Room) -> Section {
             MODEL,
             Head("n", "complete requests that were delivered whole"),
             Head(
-                "end\u{a0}to\u{a0}end p50",
-                "from the request head's arrival to the last byte's departure to the client",
+                "client\u{a0}duration p50",
+                report.either(
+                    "from the request head's arrival to the last byte's departure to the client",
+                    "from when the request was due or begun to its end",
+                ),
             ),
-            Head("p99", "99 in 100 took no longer; of fewer than 100 the longest"),
+            Head("p99", "99 in 100 took no longer; from 100 requests on"),
             Head("streams", "streams with a gap between output events"),
             Head("max\u{a0}gap p50", "the longest time between two output events of a stream"),
             Head("p99", "99 in 100 streams had no longer one"),
         ],
     );
-    for pair in report.pairs.iter().take(room.pairs) {
-        let speed = &pair.output_tokens_per_second;
-        table.row_of(
-            speed.n as u64,
+    for (index, pair) in report.pairs.iter().enumerate() {
+        let room = index < room.pairs;
+        let (speed, whole) = (&pair.output_tokens_per_second, &pair.end_to_end_tokens_per_second);
+        table.row_of(speed.n.max(whole.n) as u64, room, || {
             pair_and(
                 pair,
                 [
                     speed.n.to_string(),
                     shown(speed.p50, significant),
                     shown(speed.p10, significant),
+                    shown(speed.p1, significant),
+                    shown(speed.p50_over_p1, significant),
                     shown(pair.tpot_s.p50, time),
+                    whole.n.to_string(),
+                    shown(whole.p50, significant),
                 ],
-            ),
-        );
-        ends.row_of(
-            pair.client_duration_s.n.max(pair.max_gap_s.n) as u64,
+            )
+        });
+        ends.row_of(pair.client_duration_s.n.max(pair.max_gap_s.n) as u64, room, || {
             pair_and(
                 pair,
                 [
@@ -195,15 +214,14 @@ pub(super) fn speed(report: &Report, room: Room) -> Section {
                     shown(pair.max_gap_s.p50, time),
                     shown(pair.max_gap_s.p99, time),
                 ],
-            ),
-        );
+            )
+        });
     }
-    table.left_out = report.pairs.len().saturating_sub(room.pairs);
     Section {
         id: "speed",
-        title: "Output speed, end to end, gaps",
+        title: "Output speed, duration, gaps",
         note: "Speed is that of the output after its first token, by the provider's token counts; it is absent where tokens and \
-               events don't compare (hidden reasoning, bursts, streams the client held back). End to end is of complete \
+               events don't compare (hidden reasoning, bursts, streams the client held back). Client duration is of complete \
                requests only: a quick refusal is no quick answer.",
         tables: vec![table, ends],
         below: Vec::new(),
@@ -218,7 +236,7 @@ pub(super) fn server(report: &Report, room: Room) -> Section {
             MODEL,
             Head("n", "streams of which both sides' TTFT are known and compare"),
             Head(
-                "gauge p50",
+                "measured p50",
                 "our TTFT of these streams: from the request's departure to the first output event's arrival",
             ),
             Head("server p50", "the provider's own: from the request's arrival there to its first token, by its clock"),
@@ -241,11 +259,12 @@ pub(super) fn server(report: &Report, room: Room) -> Section {
             Head("p99", "99 in 100 took no longer"),
         ],
     );
-    for reported in report.server_reported.iter().take(room.pairs) {
+    for (index, reported) in report.server_reported.iter().enumerate() {
+        let room = index < room.pairs;
         let names = || [name(reported.upstream.as_ref()), name(reported.model.as_ref())];
-        if reported.outside_server_s.n > 0 {
+        both.row_of(reported.outside_server_s.n as u64, room, || {
             let [upstream, model] = names();
-            both.row([
+            vec![
                 upstream,
                 model,
                 reported.outside_server_s.n.to_string(),
@@ -253,20 +272,22 @@ pub(super) fn server(report: &Report, room: Room) -> Section {
                 shown(reported.server_ttft_s.p50, time),
                 shown(reported.outside_server_s.p50, time),
                 shown(reported.outside_server_s.p99, time),
-            ]);
-        }
+            ]
+        });
         let mut shown_names = names();
         for (phase, spread) in &reported.phases {
-            let [upstream, model] = std::mem::take(&mut shown_names);
-            phases.row([
-                upstream,
-                model,
-                (*phase).to_owned(),
-                spread.n.to_string(),
-                shown(spread.p50, time),
-                shown(spread.p90, time),
-                shown(spread.p99, time),
-            ]);
+            phases.row_of(spread.n as u64, room, || {
+                let [upstream, model] = std::mem::take(&mut shown_names);
+                vec![
+                    upstream,
+                    model,
+                    (*phase).to_owned(),
+                    spread.n.to_string(),
+                    shown(spread.p50, time),
+                    shown(spread.p90, time),
+                    shown(spread.p99, time),
+                ]
+            });
         }
     }
     Section {
@@ -292,11 +313,10 @@ pub(super) fn tokens(report: &Report, room: Room) -> Section {
             Head("no usage", "of them, without any: speeds leave these out"),
         ],
     );
-    for pair in report.pairs.iter().take(room.pairs) {
+    for (index, pair) in report.pairs.iter().enumerate() {
         let tokens = &pair.tokens;
         let without = (tokens.replies > 0).then(|| tokens.without_usage as f64 / tokens.replies as f64);
-        table.row_of(
-            tokens.replies.max(tokens.input).max(tokens.output),
+        table.row_of(tokens.replies.max(tokens.input).max(tokens.output), index < room.pairs, || {
             pair_and(
                 pair,
                 [
@@ -307,10 +327,9 @@ pub(super) fn tokens(report: &Report, room: Room) -> Section {
                     tokens.replies.to_string(),
                     shown(without, percent),
                 ],
-            ),
-        );
+            )
+        });
     }
-    table.left_out = report.pairs.len().saturating_sub(room.pairs);
     Section {
         id: "tokens",
         title: "Tokens",
@@ -323,7 +342,50 @@ pub(super) fn tokens(report: &Report, room: Room) -> Section {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::observation::Outcome;
+    use crate::{
+        observation::Outcome,
+        report::{
+            rows::Log,
+            tables::{self, Head},
+            tally::Scope,
+        },
+    };
+
+    /// Of each pair everything a record can say.
+    fn report_of(pairs: usize) -> Report {
+        let line = |index: usize| {
+            format!(
+                r#"{{"time":"2026-01-31T12:00:00Z","upstream":"u","model":"m{index}","endpoint":"chat","dialect":"openai_chat","status":200,
+                    "stream":true,"outcome":"complete","wall_s":1.0,"ttft_s":0.2,"client_duration_s":1.0,"max_gap_s":0.1,
+                    "output_tokens_per_second":50.0,"end_to_end_tokens_per_second":40.0,"input_tokens":5,"output_tokens":40,
+                    "server_reported_s":{{"ttft":0.1,"queue":0.05}}}}"#
+            )
+        };
+        let lines: Vec<String> = (0..pairs).map(line).collect();
+        let log = Log::of(&lines.iter().map(String::as_str).collect::<Vec<_>>());
+        Report::of(&log, Scope::default())
+    }
+
+    #[test]
+    fn every_table_that_is_cut_says_by_how_much() {
+        let room = Room { pairs: 3, sliced: 2 };
+        let report = report_of(5);
+        for section in tables::sections(&report, room) {
+            for table in section.tables.iter().filter(|table| table.head.iter().any(|Head(name, _)| *name == "model")) {
+                let models = report.pairs.iter().filter(|pair| {
+                    let model = name(pair.model.as_ref());
+                    table.rows.iter().any(|row| row.contains(&model))
+                });
+                assert!(models.count() < 5 && table.left_out > 0, "{}: {:?}", section.id, table.head[2]);
+            }
+        }
+        assert!(
+            tables::sections(&report, Room { pairs: 9, sliced: 9 })
+                .iter()
+                .flat_map(|s| &s.tables)
+                .all(|t| t.left_out == 0)
+        );
+    }
 
     #[test]
     fn every_outcome_is_of_one_kind() {

@@ -2,9 +2,9 @@
 
 use super::{Head, MODEL, Room, Section, Table, UPSTREAM};
 use crate::{
-    figures::{ABSENT, significant, time},
+    figures::{ABSENT, percent, significant, time},
     report::{
-        shown::{class_name, name, percent, shown},
+        shown::{class_name, name, shown},
         tally::{Report, Slice},
     },
 };
@@ -59,8 +59,11 @@ fn section(
             Head("p99", "99 in 100 streams were as fast"),
             Head("tokens/s p50", "output tokens per second after the first"),
             Head(
-                "end\u{a0}to\u{a0}end p50",
-                "of complete requests, from the request head's arrival to the last byte's departure",
+                "client\u{a0}duration p50",
+                report.either(
+                    "of complete requests, from the request head's arrival to the last byte's departure",
+                    "of complete requests, from when one was due or begun to its end",
+                ),
             ),
         ],
     );

@@ -2,11 +2,11 @@
 
 use super::{Head, N, Section, Table, UPSTREAM};
 use crate::{
-    figures::{ABSENT, significant, time},
+    figures::{ABSENT, Quantiles, percent, significant, time},
     report::{
         sessions::{Session, Sessions},
-        shown::{long, name, percent, shown, whole},
-        tally::{Report, Spread},
+        shown::{long, name, shown, whole},
+        tally::Report,
     },
 };
 
@@ -50,9 +50,14 @@ pub(super) fn stages(report: &Report) -> Section {
     Section {
         id: "stages",
         title: "Where the time went",
-        note: "Wall time runs from the request head's arrival to the end of everything. Up to the request's departure it is \
-               connecting and uploading; first_output_wait is the provider and the way there and back; the gauge's own time is \
-               gateway_request and gateway_response. Stages without any time are left out.",
+        note: report.either(
+            "Wall time runs from the request head's arrival to the end of everything. Up to the request's departure it is \
+             connecting and uploading; first_output_wait is the provider and the way there and back; the gauge's own time is \
+             gateway_request and gateway_response. Stages without any time are left out.",
+            "Wall time runs from when a request was due or begun to its end. Up to the request's departure it is connecting \
+             and uploading; first_output_wait is the provider and the way there and back; bench's own time, by which it \
+             begins late too, is gateway_request and gateway_response. Stages without any time are left out.",
+        ),
         tables: vec![table],
         below: below.collect(),
     }
@@ -90,7 +95,7 @@ pub(super) fn sessions(sessions: &Sessions) -> Section {
     let mut below = Vec::new();
     if sessions.sessions > 0 {
         let total = &sessions.total;
-        let line = |what: &str, spread: &Spread, sum: f64, show: fn(f64) -> String| {
+        let line = |what: &str, spread: &Quantiles, sum: f64, show: fn(f64) -> String| {
             let [p50, p90, max] = [spread.p50, spread.p90, spread.max].map(|value| shown(value, show));
             [what.to_owned(), p50, p90, max, show(sum)]
         };
@@ -157,7 +162,7 @@ pub(super) fn overhead(report: &Report) -> Section {
         2,
         [
             UPSTREAM,
-            Head("overhead", "the gauge's own time"),
+            Head("overhead", report.either("the gauge's own time", "bench's own time")),
             N,
             Head("p50", "half of the requests have no more"),
             Head("p99", "99 in 100 have no more"),
@@ -191,7 +196,7 @@ pub(super) fn overhead(report: &Report) -> Section {
     }
     Section {
         id: "overhead",
-        title: "What the gauge itself added",
+        title: report.either("What the gauge itself added", "What bench itself added"),
         note: "Socket to socket: from the arrival of bytes to the return of the write that took them, less any wait for the other side.",
         tables: vec![table],
         below,

@@ -4,6 +4,7 @@ use std::{io::Read, net::SocketAddr, time::Duration};
 
 use flate2::read::GzDecoder;
 use serde_json::{Value, json};
+use streamgauge::clock::Nanos;
 use tokio::net::TcpStream;
 
 use super::{gauge, stream};
@@ -89,7 +90,7 @@ async fn an_exchange_shows_while_it_runs_and_then_as_its_record() {
     up.send(format!("{}{LAST_CHUNK}", chunk(&chat_end(3, 1)))).await;
     client.read_to(LAST_CHUNK).await;
     let record = live.record().await;
-    assert_eq!(record.timeline.ttft().map(|ttft| ttft.seconds()), Some(ttft), "what ran and what has ended are one");
+    assert_eq!(record.timeline.ttft().map(Nanos::seconds), Some(ttft), "what ran and what has ended are one");
     let ended = viewer.until(|look| look.get("exchanges").is_some()).await;
     assert_eq!(ended["exchanges"][0]["id"], record.id.to_string());
     let now = viewer.until(|look| look["now"]["in_flight"] == 0).await["now"].take();
