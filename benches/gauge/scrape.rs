@@ -16,7 +16,7 @@ use std::{
 use streamgauge::{
     admin::Admin,
     clock::{Clock, Nanos},
-    config::{Config, Overrides},
+    config::{AdminAccess, Config, Overrides},
     dialect::{Dialect, Endpoint, RequestFacts},
     metrics::Exemplar,
     observation::{ExchangeId, Observation, Outcome},
@@ -43,7 +43,8 @@ pub(crate) fn run() {
         row(&format!("gather and encode, {name}"), clock, || recorder.encode(openmetrics, clock.now()).len());
     }
     let address = SocketAddr::from(([127, 0, 0, 1], 0));
-    let admin = Admin::bind(address, recorder, Arc::new(AtomicBool::new(true)), clock).expect("a port");
+    let admin = Admin::bind(address, &AdminAccess::default(), recorder, Arc::new(AtomicBool::new(true)), clock)
+        .expect("a port");
     row("GET /metrics", clock, || get(admin.address(), "identity"));
     row("GET /metrics, gzip", clock, || get(admin.address(), "gzip"));
 }
@@ -52,18 +53,18 @@ fn row(name: &str, clock: Clock, mut work: impl FnMut() -> usize) {
     let bytes = work();
     let (whole, busy) = (0..ROUNDS)
         .map(|_| {
-            let (before, busy) = (clock.now(), processor_time());
+            let (before, busy) = (clock.now(), processor_ms());
             work();
-            (clock.now().since(before).seconds() * 1e3, (processor_time() - busy).as_secs_f64() * 1e3)
+            (clock.now().since(before).seconds() * 1e3, processor_ms() - busy)
         })
         .unzip();
     println!("| {name} | {bytes} | {:.2} | {:.2} |", median(whole), median(busy));
 }
 
-/// What the machine's other work is not in.
-fn processor_time() -> Duration {
+/// Milliseconds that this thread has run: the machine's other work is not in it.
+fn processor_ms() -> f64 {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
-    Duration::try_from(time).expect("a time that has passed")
+    Duration::try_from(time).expect("a time that has passed").as_secs_f64() * 1e3
 }
 
 /// Bytes on the wire.
@@ -82,16 +83,13 @@ fn get(address: SocketAddr, coding: &str) -> usize {
 
 /// Three upstreams of nine models, of which every class of prompt, output and load has been seen, with an exemplar in most buckets.
 fn filled(clock: Clock) -> Recorder {
-    let configured: String = UPSTREAMS
-        .iter()
-        .map(|name| {
-            format!(
-                "[[upstreams]]\nname = \"{name}\"\nurl = \"http://127.0.0.1:9\"\n\
-                 [[routes]]\npath_prefix = \"/{name}\"\nupstream = \"{name}\"\n"
-            )
-        })
-        .collect();
-    let config = Config::from_toml(&configured, Path::new("bench.toml"), &Overrides::default());
+    let configured = UPSTREAMS.map(|name| {
+        format!(
+            "[[upstreams]]\nname = \"{name}\"\nurl = \"http://127.0.0.1:9\"\n\
+             [[routes]]\npath_prefix = \"/{name}\"\nupstream = \"{name}\"\n"
+        )
+    });
+    let config = Config::from_toml(&configured.concat(), Path::new("bench.toml"), &Overrides::default());
     let recorder = Recorder::new(&config.expect("a valid configuration"), clock).expect("no file to open");
     for upstream in UPSTREAMS {
         for model in 0..MODELS {
