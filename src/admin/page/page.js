@@ -442,7 +442,9 @@ at("filter").addEventListener("submit", (event) => event.preventDefault());
 at("exchanges").addEventListener("keydown", onGridKey);
 at("exchanges").addEventListener("click", (event) => {
   const row = event.target.closest("#past > .row");
-  if (!row || getSelection().toString()) return;
+  // Who marks text in a row to copy it does not want it opened.
+  const marked = getSelection();
+  if (!row || (!marked.isCollapsed && row.contains(marked.anchorNode))) return;
   focusRow(row);
   toggle(row);
 });
