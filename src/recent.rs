@@ -104,14 +104,14 @@ impl Recent {
 
     /// Keeps one more, and lets the oldest go if there is no room.
     pub fn push(&self, observation: Arc<Observation>) {
+        let remembered = Arc::new(Remembered { observation, client: Default::default() });
+        let mut ring = self.ring();
+        ring.pushed += 1;
         if self.capacity == 0 {
             return;
         }
-        let remembered = Arc::new(Remembered { observation, client: Default::default() });
-        let mut ring = self.ring();
         let oldest = if ring.kept.len() == self.capacity { ring.kept.pop_front() } else { None };
         ring.kept.push_back(remembered);
-        ring.pushed += 1;
         drop(ring);
         // Freed outside the lock.
         drop(oldest);
@@ -121,11 +121,6 @@ impl Recent {
     /// worker that has finished an exchange waits for the whole of it; what is pushed meanwhile is not seen.
     pub fn newest(&self, most: usize, wanted: impl Fn(&Remembered) -> bool) -> Vec<Arc<Remembered>> {
         self.before(self.pushed(), most, wanted)
-    }
-
-    /// Room for how many there is.
-    pub const fn capacity(&self) -> usize {
-        self.capacity
     }
 
     /// How many were ever pushed.

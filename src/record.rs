@@ -55,8 +55,8 @@ pub struct Recorder {
 }
 
 /// An exchange whose model is known: counted as started and in flight until [`Recorder::finish`] takes it.
-/// For requests that ask for a stream it also stands in the waiting room until its first output, so that deadlines
-/// and the oldest wait are true while it waits. One that is dropped leaves both: deadlines that have passed are missed,
+/// One whose request asks for a stream also waits until its first output, so that deadlines and the oldest wait are true
+/// meanwhile. One that is dropped leaves: deadlines that have passed are missed,
 /// the others stay uncounted.
 #[derive(Debug)]
 pub struct Started {
@@ -169,7 +169,7 @@ impl Recorder {
     }
 
     /// The request's model is known (found, bound reached, or body ended): the exchange is started and in flight,
-    /// counted back to `request_head`. `facts.stream == Some(true)` puts it into the waiting room.
+    /// counted back to `request_head`. With `facts.stream == Some(true)` it waits for a first output.
     pub fn started(&self, upstream: &Arc<UpstreamHandles>, facts: &RequestFacts, request_head: Stamp) -> Started {
         let pair = upstream.pair(facts.model.as_deref(), false);
         let model = facts.model.as_deref().map(Arc::from);
@@ -306,7 +306,7 @@ impl Started {
         self.pair.room().sent(self.ticket, sent_last);
     }
 
-    /// The first output came: deadlines are met or missed, it leaves the waiting room. Once; later calls do nothing.
+    /// The first output came: deadlines are met or missed, it waits no longer. Once; later calls do nothing.
     pub fn first_output(&self, ttft: Nanos) {
         let waiting = self.pair.room().served(self.ticket, ttft);
         if let Some(waiting) = waiting {

@@ -305,6 +305,10 @@ impl<B: Body<Data = Bytes>> ResponseTap<B> {
     /// The body ends here, as a cut, once what came before it has left: hyper drops with the connection what it has not
     /// written yet, and bytes that came in one read with the cut (a provider's last error event) would be lost with it.
     fn failed(&mut self, cause: Cause, error: BodyError, cx: &mut Context<'_>) -> PolledFrame {
+        if let Some(open) = &mut self.open {
+            // While there still is a connection to ask about.
+            open.look_at_network();
+        }
         self.lease = None;
         self.limits = None;
         if let Some(open) = self.open.take() {

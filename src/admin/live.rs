@@ -24,11 +24,7 @@ use tokio::{
     time::{Interval, MissedTickBehavior},
 };
 
-use super::{
-    Pages,
-    now::{Now, since_epoch},
-};
-use crate::clock::Stamp;
+use super::{Pages, now::Now};
 
 /// How often there is a look.
 const PERIOD: Duration = Duration::from_millis(500);
@@ -64,8 +60,7 @@ impl Live {
         if self.seen.is_none() {
             let begin = json!({
                 "version": env!("CARGO_PKG_VERSION"),
-                "started": since_epoch(pages.clock.wall(Stamp::ORIGIN)),
-                "remembers": recent.capacity(),
+                "started": pages.started,
             });
             // Formatting into a string does not fail, here and below.
             let _ = write!(events, "event: begin\ndata: {begin}\n\n");

@@ -34,8 +34,13 @@ use self::{
     aside::{Answer, Aside, Role, json, of_kind, text},
     gate::Gate,
     live::Live,
+    now::since_epoch,
 };
-use crate::{clock::Clock, config::AdminAccess, record::Recorder};
+use crate::{
+    clock::{Clock, Stamp},
+    config::AdminAccess,
+    record::Recorder,
+};
 
 /// The admin listener, running until it is dropped.
 #[derive(Debug)]
@@ -69,7 +74,8 @@ impl Admin {
         clock: Clock,
     ) -> io::Result<Self> {
         let (gate, seats) = (Gate::new(access)?, Arc::new(Semaphore::new(SEATS)));
-        let pages = Arc::new(Pages { recorder, ready, clock, gate, seats });
+        let started = since_epoch(clock.wall(Stamp::ORIGIN));
+        let pages = Arc::new(Pages { recorder, ready, clock, started, gate, seats });
         let answer = move |request: Request<_>| std::future::ready(pages.answer(&request));
         Ok(Self(Aside::bind(address, ROLE, answer)?))
     }
@@ -100,6 +106,8 @@ struct Pages {
     recorder: Arc<Recorder>,
     ready: Arc<AtomicBool>,
     clock: Clock,
+    /// Seconds since the epoch. Read once: a clock that is set makes no other process.
+    started: f64,
     gate: Gate,
     seats: Arc<Semaphore>,
 }
@@ -120,7 +128,7 @@ impl Pages {
     /// What is there as a whole.
     fn plain(&self, path: &str, query: &str, headers: &HeaderMap) -> Answer {
         match path {
-            // These tell of no single exchange, and answer to any name.
+            // These tell of no single exchange but by exemplars (ids and a TTFT), and answer to any name.
             "/metrics" => self.metrics(headers),
             "/healthz" => text(StatusCode::OK, "ok\n"),
             "/readyz" if self.ready.load(Ordering::Acquire) => text(StatusCode::OK, "ready\n"),

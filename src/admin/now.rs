@@ -47,6 +47,8 @@ pub(super) struct Now {
     #[serde(skip_serializing_if = "Option::is_none")]
     oldest_wait_s: Option<f64>,
     pairs: Vec<PairNow>,
+    /// Those with least traffic, above 60.
+    pairs_left_out: usize,
     running: Vec<RunningNow>,
 }
 
@@ -101,12 +103,13 @@ impl Now {
     pub(super) fn look(pages: &Pages, ready: bool) -> Self {
         let (recent, now) = (pages.recorder.recent(), pages.clock.now());
         let begin = now.minus(WINDOW);
-        let looked_at = recent.newest(MOST, |_| true);
+        let pushed = recent.pushed();
+        let looked_at = recent.between(0, pushed, MOST);
         let ended = |observation: &Observation| observation.timeline.end.unwrap_or(Stamp::ORIGIN);
         let inside: Vec<&Observation> =
             looked_at.iter().map(|exchange| &*exchange.observation).filter(|seen| ended(seen) >= begin).collect();
         // What lies before them, if anything, is either older than the window or no longer here.
-        let forgotten = inside.len() == looked_at.len() && recent.pushed() > looked_at.len() as u64;
+        let forgotten = inside.len() == looked_at.len() && pushed > looked_at.len() as u64;
         let reaches_s = inside.iter().map(|seen| now.since(ended(seen)).seconds()).reduce(f64::max);
 
         let mut running = pages.recorder.running();
@@ -119,7 +122,8 @@ impl Now {
         }
         let oldest = pairs.values().filter_map(|gathered| gathered.oldest).max();
         let mut pairs: Vec<PairNow> = pairs.into_iter().map(|(key, gathered)| gathered.figures(key)).collect();
-        if pairs.len() > MOST_PAIRS {
+        let pairs_left_out = pairs.len().saturating_sub(MOST_PAIRS);
+        if pairs_left_out > 0 {
             pairs.sort_by_key(|pair| std::cmp::Reverse(pair.in_flight + pair.exchanges));
             pairs.truncate(MOST_PAIRS);
         }
@@ -138,6 +142,7 @@ impl Now {
             in_flight,
             oldest_wait_s: oldest.map(Nanos::seconds),
             pairs,
+            pairs_left_out,
             running: running.iter().map(|exchange| RunningNow::of(exchange, now)).collect(),
         }
     }

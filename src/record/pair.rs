@@ -309,16 +309,18 @@ impl Pair {
 
     /// Those in flight.
     pub(super) fn running(&self, into: &mut Vec<Running>) {
-        let room = self.room();
-        into.extend(room.here().map(|(ticket, exchange)| Running {
+        // First outputs wait for this lock: nothing grows under it, and the rest is done behind it.
+        let mut here = Vec::with_capacity(self.room().in_flight() as usize + 64);
+        here.extend(self.room().here().map(|(ticket, exchange)| (ticket, exchange.clone())));
+        into.extend(here.into_iter().map(|(ticket, exchange)| Running {
             upstream: Arc::clone(&self.upstream),
-            model: exchange.model.clone(),
+            waits: exchange.waiting().is_some(),
+            model: exchange.model,
             counted: Arc::clone(&self.model),
             ticket,
             head: exchange.head,
             sent: exchange.sent,
             ttft: exchange.ttft,
-            waits: exchange.waiting().is_some(),
             tunnel: exchange.tunnel,
         }));
     }

@@ -15,6 +15,7 @@ from parts import HERE, Fault, check, quantile, stop, table
 from playwright.sync_api import sync_playwright
 
 MARKUP = "<img src=x onerror=alert(1)>"
+LINE_ENDS = "a\u2028b\u2029c"
 LOADS, EXCHANGES, PATIENCE_MS = 5, 500, 60_000
 PICTURES = HERE.parent.parent / "target" / "proofs" / "page"
 
@@ -209,6 +210,9 @@ def opens(page, gauge):
 
 
 def strangers(page, gauge):
+    # JavaScript takes these for ends of lines, JSON does not.
+    ask(gauge.port, LINE_ENDS)
+    page.wait(f"#now .model[title='{LINE_ENDS}']", state="attached")
     ask(gauge.port, MARKUP)
     page.page.mouse.move(5, 5)
     page.wait(f"#past .model[title='{MARKUP}']", state="attached")

@@ -15,6 +15,8 @@ export function listen({ take, state, askForToken }) {
   let unseen;
 
   async function connect(token) {
+    // What no header can carry is no token.
+    if (token !== undefined && /[^!-~]/.test(token)) return askForToken(true);
     if (token !== undefined) sessionStorage.setItem("token", token);
     connection?.abort();
     const mine = (connection = new AbortController());
@@ -37,7 +39,7 @@ export function listen({ take, state, askForToken }) {
     }
     if (mine.signal.aborted) return;
     state("bad", `no connection${said}; again in ${wait} s`);
-    setTimeout(() => { if (mine === connection && !document.hidden) connect(); }, wait * 1000);
+    setTimeout(() => { if (mine === connection) connect(); }, wait * 1000);
     wait = Math.min(wait * 2, LONGEST_WAIT_SECONDS);
   }
 
@@ -73,7 +75,7 @@ async function* events(body) {
     if (done) return;
     text += value;
     for (let end; (end = text.indexOf("\n\n", searched)) >= 0; searched = 0) {
-      const [, event, data] = /^event: (.*)\ndata: (.*)$/.exec(text.slice(0, end)) ?? [];
+      const [, event, data] = /^event: ([^\n]*)\ndata: ([^\n]*)$/.exec(text.slice(0, end)) ?? [];
       text = text.slice(end + 2);
       if (event) yield [event, data];
     }

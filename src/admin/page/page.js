@@ -40,7 +40,11 @@ const feed = listen({ take, state, askForToken });
 
 function take(event, data) {
   if (event === "begin") begin(data);
-  else if (event === "exchanges") queue.push(...data.reverse());
+  else if (event === "exchanges") {
+    // A new connection begins with what an earlier one may have told already.
+    const queued = new Set(queue.map(({ id }) => id));
+    queue.push(...data.reverse().filter(({ id }) => !known.has(id) && !queued.has(id)));
+  }
   else if (event === "now") {
     now = data;
     state(data.ready ? "good" : "wait", data.ready ? "live" : "live; takes no requests: starting or draining");
@@ -69,6 +73,8 @@ function begin({ started, version }) {
   if (running !== undefined && running !== started) {
     known.clear();
     past = [];
+    queue = [];
+    fresh.replaceChildren();
     at("past").replaceChildren();
   }
   running = started;
@@ -110,7 +116,7 @@ function showLook() {
 /** Whether somebody points at a row or reads one, which must not run away then. */
 function held() {
   if (past.length === 0) return false;
-  return at("exchanges").matches(":hover") || past.some(({ opened }) => opened);
+  return at("exchanges").matches(":hover") || past.some(({ opened }) => opened && !opened.hidden);
 }
 
 /** In a task of its own, so that no task is long. */
@@ -213,7 +219,14 @@ function showRunning() {
   });
   if (hold) {
     for (const row of here.values()) row.classList.toggle("over", !rows.includes(row));
-  } else at("running").replaceChildren(...rows);
+  } else {
+    // Moved only where they are not in their place: a row that is taken out loses the focus.
+    for (const row of here.values()) if (!rows.includes(row)) row.remove();
+    rows.forEach((row, place) => {
+      const there = at("running").children[place];
+      if (there !== row) at("running").insertBefore(row, there ?? null);
+    });
+  }
   keepOneInTabOrder();
 }
 
@@ -224,9 +237,10 @@ function showTotals() {
   const minutes = now.window_s / 60;
   at("ended-name").textContent = now.forgotten ? `ended in ${time(now.reaches_s)}` : `ended in ${minutes} min`;
   at("ended").textContent = number(now.exchanges);
-  at("window").textContent = now.forgotten
+  const more = now.pairs_left_out > 0 ? ` Pairs with less traffic are left out: ${number(now.pairs_left_out)}.` : "";
+  at("window").textContent = (now.forgotten
     ? `Of the last ${number(now.exchanges)} exchanges, which ended in ${time(now.reaches_s)}: more are not remembered (admin.recent). Beside each number is how many it is made of.`
-    : `Of the ${number(now.exchanges)} exchanges that ended in the last ${minutes} minutes. Beside each number is how many it is made of.`;
+    : `Of the ${number(now.exchanges)} exchanges that ended in the last ${minutes} minutes. Beside each number is how many it is made of.`) + more;
 }
 
 function showNow() {
@@ -282,7 +296,7 @@ function showPlots() {
     series[of].get(title).push({ at, value, record });
   };
   for (const { record, began } of [...queue.map((record) => ({ record, began: beganAt(record) })).reverse(), ...past]) {
-    if (began < now.time - 2 * farthest) break;
+    if (began + record.wall_s < now.time - 2 * farthest) break;
     if (!lets(record)) continue;
     add("ttft", record, began + (record.client_ttft_s ?? record.ttft_s), record.ttft_s);
     add("speed", record, began + record.wall_s, record.output_tokens_per_second);

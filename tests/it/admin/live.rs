@@ -42,12 +42,15 @@ impl Viewer {
 
     /// Looks until this is so.
     async fn until(&mut self, so: impl Fn(&Value) -> bool) -> Value {
-        loop {
-            let look = self.look().await;
-            if so(&look) {
-                return look;
+        let looking = async {
+            loop {
+                let look = self.look().await;
+                if so(&look) {
+                    return look;
+                }
             }
-        }
+        };
+        tokio::time::timeout(Duration::from_secs(60), looking).await.expect("it comes to be so")
     }
 }
 
@@ -60,7 +63,7 @@ async fn an_exchange_shows_while_it_runs_and_then_as_its_record() {
         "{head}"
     );
     let first = viewer.look().await;
-    assert_eq!((&first["begin"]["remembers"], &first["now"]["running"]), (&json!(512), &json!([])));
+    assert_eq!(first["now"]["running"], json!([]));
     assert_eq!(first.get("exchanges"), None, "nothing has ended");
 
     // Whatever a client calls its model, it ends no event.
