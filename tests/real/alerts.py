@@ -96,7 +96,7 @@ def history(parts):
         f"streamgauge:ttft_seconds:n_30m{{{PAIR}}}": 60,
         f"streamgauge:ttft_seconds:p50_30m_sampled{{{PAIR}}}": USUAL,
         f'streamgauge:ttft_by_input_seconds:p50_30m_sampled{{{PAIR},input="0_200"}}': 0.375,
-        f'streamgauge:ttft_deadline:increase5m{{{PAIR},deadline="0.6",result="met"}}': 60,
+        f'streamgauge:ttft_deadline:missed_ratio_1h_sampled{{{PAIR},deadline="0.6"}}': 0,
     }
     end = int(time.time() - 60)
     text = parts.file("history.om")
