@@ -33,6 +33,11 @@ def missed(by):
     return f'max by ({by}) (sum by ({by}, deadline) (increase(streamgauge_ttft_deadline_total{{result="missed"}}[5m])))'
 
 
+def completed(by):
+    """Streams that end well, of which the gauge sees no first token: it can't read them."""
+    return f'sum by ({by}) (increase(streamgauge_requests_total{{stream="true",outcome="complete"}}[5m])) > 0'
+
+
 def refused(window):
     outcomes = 'outcome=~"upstream_.*|unreachable|rate_limited"'
     return now(f"{REQUESTS}:share_{window}", "humanizePercentage", more=outcomes, around=("sum(", ")"), nothing="none")
@@ -141,11 +146,15 @@ DEADLINES = [
         max by ({PAIR}) ({WAIT}{{{KNOWN}}}) > 30
         {PATIENT}
         unless {TTFT}:n_5m > 0
+        unless {completed(PAIR)}
         and {missed(PAIR)} >= 3
         """,
         "1m",
         "page",
-        "The same, and three streams or more came in five minutes and none got a token: it is not one connection.",
+        """
+        The same, and three streams or more came in five minutes and none got a token: it is not one connection. Streams
+        that the gauge can't read have no first token either, but they end well.
+        """,
         f"No stream of {WHERE} gets a first token; the oldest has waited {{{{ $value | humanizeDuration }}}}",
         """
         At least three streams missed a deadline in 5 minutes, and none had a first token. The wait runs from the
@@ -161,6 +170,7 @@ DEADLINES = [
           {PATIENT}
         )
         unless sum by (upstream) ({TTFT}:n_5m) > 0
+        unless {completed("upstream")}
         and {missed("upstream")} >= 3
         """,
         "1m",
@@ -180,6 +190,7 @@ DEADLINES = [
         f"""
         sum by ({PAIR}) (increase({GAVE_UP}_count[5m])) >= 5
         unless {TTFT}:n_5m > 0
+        unless {completed(PAIR)}
         unless sum by ({PAIR}) (increase({GAVE_UP}_sum[5m])) / sum by ({PAIR}) (increase({GAVE_UP}_count[5m])) <= 2 * {TTFT}:p50_1d
         """,
         "2m",
