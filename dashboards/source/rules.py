@@ -2,7 +2,15 @@
 
 import re
 
-from . import rules_alerts, rules_alerts_ends, rules_cases, rules_cases_deadlines, rules_cases_ends, rules_recording, rules_tests
+from . import (
+    rules_alerts,
+    rules_alerts_ends,
+    rules_cases,
+    rules_cases_deadlines,
+    rules_cases_ends,
+    rules_recording,
+    rules_tests,
+)
 from .rules_parts import Alert
 
 ALERTS_ABOUT = """

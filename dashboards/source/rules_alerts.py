@@ -30,7 +30,8 @@ GAVE_UP = "streamgauge_ttft_abandoned_wait_seconds"
 
 def missed(by):
     """The requests for a stream without a first token in time, in five minutes; of the deadline that has most."""
-    return f'max by ({by}) (sum by ({by}, deadline) (increase(streamgauge_ttft_deadline_total{{result="missed"}}[5m])))'
+    late = 'increase(streamgauge_ttft_deadline_total{result="missed"}[5m])'
+    return f"max by ({by}) (sum by ({by}, deadline) ({late}))"
 
 
 def completed(by):
@@ -191,7 +192,8 @@ DEADLINES = [
         sum by ({PAIR}) (increase({GAVE_UP}_count[5m])) >= 5
         unless {TTFT}:n_5m > 0
         unless {completed(PAIR)}
-        unless sum by ({PAIR}) (increase({GAVE_UP}_sum[5m])) / sum by ({PAIR}) (increase({GAVE_UP}_count[5m])) <= 2 * {TTFT}:p50_1d
+        unless sum by ({PAIR}) (increase({GAVE_UP}_sum[5m]))
+          / sum by ({PAIR}) (increase({GAVE_UP}_count[5m])) <= 2 * {TTFT}:p50_1d
         """,
         "2m",
         "page",

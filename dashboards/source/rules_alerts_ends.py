@@ -2,7 +2,7 @@
 
 from .rules_alerts import WHERE
 from .rules_parts import PAIR, Alert, now, seconds
-from .rules_recording import PAIRED, REQUESTS
+from .rules_recording import PAIRED
 
 GAUGE = 'job="streamgauge"'  # the job's name in Prometheus
 
@@ -115,7 +115,9 @@ WHOSE = [
     Alert(
         "LLMGaugeOverheadHigh",
         """
-        histogram_quantile(0.99, sum by (instance, upstream, phase, le) (rate(streamgauge_overhead_seconds_bucket[10m]))) > 0.005
+        histogram_quantile(
+          0.99, sum by (instance, upstream, phase, le) (rate(streamgauge_overhead_seconds_bucket[10m]))
+        ) > 0.005
         and sum by (instance, upstream, phase) (increase(streamgauge_overhead_seconds_count[10m])) >= 100
         """,
         "15m", "ticket",

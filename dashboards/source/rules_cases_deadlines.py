@@ -80,6 +80,8 @@ BURN = [
         ],
     ),
 ]  # fmt: skip
+
+
 # Streams that get no first token from 100 minutes on: through two gauges, of four models, or left by their clients.
 def by_two_gauges(missed):
     gauges = [deadline([(100, 2), (10, 0)], [(100, 0), (10, missed)], of=f'{OF},instance="{n}:1"') for n in "ab"]
@@ -96,7 +98,9 @@ def gave_up(seconds, rate):
 
 
 def ended(rate):
-    return {f'streamgauge_requests_total{{{OF},endpoint="chat",stream="true",outcome="complete"}}': counter((111, rate))}
+    return {
+        f'streamgauge_requests_total{{{OF},endpoint="chat",stream="true",outcome="complete"}}': counter((111, rate))
+    }
 
 
 UNREAD = Silent("streams that the gauge can't read", {"ended": ended(1)})

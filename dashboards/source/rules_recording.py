@@ -273,7 +273,7 @@ BASELINES = [
     Record(
         f"{DEADLINE}:missed_ratio_1h_median_7d",
         f"quantile_over_time(0.5, {DEADLINE}:missed_ratio_1h_sampled[7d] offset 1h)",
-        "Whether this model usually keeps the deadline: the middle one of its hours, so that a long outage is not usual.",
+        "Whether the model usually keeps the deadline: the middle one of its hours, which a long outage does not move.",
     ),
 ]
 
