@@ -2,7 +2,15 @@
 
 import re
 
-from . import rules_alerts, rules_alerts_ends, rules_cases, rules_cases_ends, rules_recording, rules_tests
+from . import (
+    rules_alerts,
+    rules_alerts_ends,
+    rules_cases,
+    rules_cases_deadlines,
+    rules_cases_ends,
+    rules_recording,
+    rules_tests,
+)
 from .rules_parts import Alert
 
 ALERTS_ABOUT = """
@@ -16,9 +24,9 @@ DURATION = re.compile(r"(\[|\boffset |\bfor: |\binterval: )(\d+)([smhdw])\b")
 
 # Test files: how often rules are evaluated in them (10 ms each time, so seldom where days pass), and their cases.
 CASES = {
-    "burn": ("5m", rules_cases.BURN),
-    "burn_slow": ("15m", rules_cases.BURN_SLOW),
-    "waits": ("1m", rules_cases.WAITS),
+    "burn": ("5m", rules_cases_deadlines.BURN),
+    "burn_slow": ("15m", rules_cases_deadlines.BURN_SLOW),
+    "waits": ("1m", rules_cases_deadlines.WAITS),
     "last_week": ("60m", rules_cases.LAST_WEEK),
     "baseline": ("15m", rules_cases.BASELINES),
     "mix": ("15m", rules_cases.MIX),

@@ -1,7 +1,7 @@
 """Alerts on times: the first token, the speed behind it, and what both depend on."""
 
 from .rules_parts import PAIR, Alert, now, percent, seconds
-from .rules_recording import DEADLINE, ENOUGH, LOAD, TOKENS, TPOT, TTFT
+from .rules_recording import DEADLINE, ENOUGH, LOAD, REQUESTS, TOKENS, TPOT, TTFT
 
 AT_LOAD = ("upstream", "model", "load")
 # The promise: so many seconds to the first token, missed by no more than this share.
@@ -16,15 +16,40 @@ P50 = seconds(f"{TTFT}:p50_30m")
 N = now(f"{TTFT}:n_30m")
 
 # A change that has a reason of its own is no regression of the provider.
-LESS_CACHED = f"unless {TOKENS}:cached_share_30m_same_hour_7d - {TOKENS}:cached_share_30m > 0.1"
-EXPLAINED = f"""unless (
+LONGER_PROMPTS = f"""unless (
           {TTFT}:by_mix_now_30m < 1.2 * {TTFT}:by_mix_usual_7d
           and {TTFT}:by_mix_coverage_30m > 0.5
-        )
-        {LESS_CACHED}"""
-# A model that thinks for a minute is not late after half of one.
-OVERDUE = f"""max by ({PAIR}) (streamgauge_ttft_oldest_wait_seconds) > 30
-        unless max by ({PAIR}) (streamgauge_ttft_oldest_wait_seconds) <= 10 * {TTFT}:baseline_median_7d"""
+        )"""
+# The longest wait; a model that thinks for a minute is not late after half of one.
+WAIT = "streamgauge_ttft_oldest_wait_seconds"
+# In _other a model that thinks waits until its first answer's head has made its name a label.
+KNOWN = 'model!="_other"'
+PATIENT = f"unless max by ({PAIR}) ({WAIT}) <= 10 * {TTFT}:p50_1d"
+GAVE_UP = "streamgauge_ttft_abandoned_wait_seconds"
+
+
+def missed(by):
+    """The requests for a stream without a first token in time, in five minutes; of the deadline that has most."""
+    late = 'increase(streamgauge_ttft_deadline_total{result="missed"}[5m])'
+    return f"max by ({by}) (sum by ({by}, deadline) ({late}))"
+
+
+def completed(by):
+    """Streams that end well, of which the gauge sees no first token: it can't read them."""
+    return f'sum by ({by}) (increase(streamgauge_requests_total{{stream="true",outcome="complete"}}[5m])) > 0'
+
+
+def refused(window):
+    outcomes = 'outcome=~"upstream_.*|unreachable|rate_limited"'
+    return now(f"{REQUESTS}:share_{window}", "humanizePercentage", more=outcomes, around=("sum(", ")"), nothing="none")
+
+
+def less_cached(now, usual):
+    """A cache that holds less explains twice the usual, not any number of times."""
+    return f"""unless (
+          {TOKENS}:cached_share_30m_same_hour_7d - {TOKENS}:cached_share_30m > 0.1
+          and {now} <= 2 * {usual}
+        )"""
 
 
 def burn(name, factor, short, long, enough, wait, severity, why):
@@ -34,7 +59,7 @@ def burn(name, factor, short, long, enough, wait, severity, why):
         {DEADLINE}:missed_ratio_{short}{{{OF}}} > {factor} * {BUDGET}
         and {DEADLINE}:missed_ratio_{long}{{{OF}}} > {factor} * {BUDGET}
         and {DEADLINE}:n_{long}{{{OF}}} >= {enough}
-        and {DEADLINE}:missed_ratio_7d{{{OF}}} < {2 * BUDGET:g}
+        and {DEADLINE}:missed_ratio_1h_median_7d{{{OF}}} < {2 * BUDGET:g}
         """,
         wait,
         severity,
@@ -42,9 +67,11 @@ def burn(name, factor, short, long, enough, wait, severity, why):
         f"{{{{ $value | humanizePercentage }}}} of the streams of {WHERE} had no first token within {PROMISE} s",
         f"""
         Of the streams asked for in {short}; in {long} it was {percent(f"{DEADLINE}:missed_ratio_{long}", more=OF)} of
-        {now(f"{DEADLINE}:n_{long}", more=OF)}, and usually (7 days) {percent(f"{DEADLINE}:missed_ratio_7d", more=OF)}.
-        Counted from the departure of the request, with those that failed or never answered: the provider's time and the
-        network's. Clients who left before are in neither.
+        {now(f"{DEADLINE}:n_{long}", more=OF)}, and usually (the middle hour of 7 days)
+        {percent(f"{DEADLINE}:missed_ratio_1h_median_7d", more=OF)}. Counted from the departure of the request, with
+        those that failed or never answered; clients who left before are not in it. Of all requests that ended in
+        {short}, {refused(short)} failed or were refused (upstream_4xx, upstream_5xx, upstream_timeout,
+        upstream_reset, unreachable, rate_limited). What that does not explain is time: the provider's and the network's.
         """,
         "overview",
     )
@@ -78,24 +105,25 @@ DEADLINES = [
     Alert(
         "LLMTTFTDeadlineNotCounted",
         f"""
-        absent(streamgauge_ttft_deadline_total{{{OF}}})
-        and on () sum(increase(streamgauge_ttft_seconds_count[30m])) >= {ENOUGH}
+        {TTFT}:n_30m >= {ENOUGH}
+        unless sum by ({PAIR}) (streamgauge_ttft_deadline_total{{{OF}}})
         """,
         "15m",
         "ticket",
         "Deadlines are a setting of the gauge. Without theirs the two rules above are silent for ever.",
-        f"The deadline of {PROMISE} s is not counted, so its alerts can't fire",
+        f"The deadline of {PROMISE} s is not counted for {WHERE}, so its alerts can't fire",
         f"""
-        First tokens come (at least {ENOUGH} in 30 minutes), but no series of streamgauge_ttft_deadline_total has
-        deadline="{PROMISE}". Put it into the gauge's metrics.deadlines, or one that is there into these rules.
+        First tokens come ({{{{ $value | printf "%.0f" }}}} in 30 minutes), but no series of
+        streamgauge_ttft_deadline_total of that model has deadline="{PROMISE}". Put it into the gauge's
+        metrics.deadlines, or one that is there into these rules.
         """,
         "overview",
-        (),
     ),
     Alert(
         "LLMFirstTokenOverdue",
         f"""
-        {OVERDUE}
+        max by ({PAIR}) ({WAIT}) > 30
+        {PATIENT}
         """,
         "1m",
         "ticket",
@@ -107,26 +135,76 @@ DEADLINES = [
         f"A stream of {WHERE} has waited {{{{ $value | humanizeDuration }}}} for its first token",
         f"""
         The longest wait now, from the request's departure to the scrape. Usual is a TTFT of
-        {seconds(f"{TTFT}:baseline_median_7d")} (median of 7 days); first tokens in the last 5 minutes:
+        {seconds(f"{TTFT}:p50_1d")} (median of a day); first tokens in the last 5 minutes:
         {now(f"{TTFT}:n_5m")}. The provider's time and the network's. One request that hangs among many that don't is
-        often a lost connection: see limits.first_byte.
+        often a lost connection: limits.head ends a wait for the response's head, limits.idle one behind it.
         """,
         "overview",
     ),
     Alert(
         "LLMNoFirstTokens",
         f"""
-        {OVERDUE}
+        max by ({PAIR}) ({WAIT}{{{KNOWN}}}) > 30
+        {PATIENT}
         unless {TTFT}:n_5m > 0
-        and max by ({PAIR}) (increase(streamgauge_ttft_deadline_total{{result="missed"}}[5m])) >= 3
+        unless {completed(PAIR)}
+        and {missed(PAIR)} >= 3
         """,
         "1m",
         "page",
-        "The same, and three streams or more came in five minutes and none got a token: it is not one connection.",
+        """
+        The same, and three streams or more came in five minutes and none got a token: it is not one connection. Streams
+        that the gauge can't read have no first token either, but they end well.
+        """,
         f"No stream of {WHERE} gets a first token; the oldest has waited {{{{ $value | humanizeDuration }}}}",
         """
         At least three streams missed a deadline in 5 minutes, and none had a first token. The wait runs from the
         request's departure to the scrape: the provider's time and the network's.
+        """,
+        "overview",
+    ),
+    Alert(
+        "LLMUpstreamSilent",
+        f"""
+        max by (upstream) (
+          max by ({PAIR}) ({WAIT}{{{KNOWN}}}) > 30
+          {PATIENT}
+        )
+        unless sum by (upstream) ({TTFT}:n_5m) > 0
+        unless {completed("upstream")}
+        and {missed("upstream")} >= 3
+        """,
+        "1m",
+        "page",
+        "The same of an upstream as a whole: of thirty models each may be asked too seldom to be counted alone.",
+        "No stream of any model at {{ $labels.upstream }} gets a first token; the oldest has waited "
+        "{{ $value | humanizeDuration }}",
+        """
+        At least three streams, of all its models, missed a deadline in 5 minutes, and none had a first token. The wait
+        runs from the request's departure to the scrape: the provider's time and the network's.
+        """,
+        "overview",
+        ("upstream",),
+    ),
+    Alert(
+        "LLMClientsGiveUp",
+        f"""
+        sum by ({PAIR}) (increase({GAVE_UP}_count[5m])) >= 5
+        unless {TTFT}:n_5m > 0
+        unless {completed(PAIR)}
+        unless sum by ({PAIR}) (increase({GAVE_UP}_sum[5m]))
+          / sum by ({PAIR}) (increase({GAVE_UP}_count[5m])) <= 2 * {TTFT}:p50_1d
+        """,
+        "2m",
+        "page",
+        """
+        Where clients leave before the 30 s of the alerts above, nobody waits long and no deadline need be missed. Not
+        where they leave no later than first tokens usually come: then they did not wait for one.
+        """,
+        f"Clients give up on {WHERE} before its first token, and nobody gets one",
+        f"""
+        {{{{ $value | printf "%.0f" }}}} in 5 minutes. Usual is a TTFT of {seconds(f"{TTFT}:p50_1d")} (median of a day).
+        From the request's departure to the client's leaving: the provider's time and the network's.
         """,
         "overview",
     ),
@@ -140,14 +218,15 @@ REGRESSIONS = [
         and {TTFT}:p50_30m - ({TTFT}:p50_30m offset 1w) > 0.1
         and {TTFT}:n_30m >= {ENOUGH}
         and ({TTFT}:n_30m offset 1w) >= {ENOUGH}
-        {EXPLAINED}
+        {LONGER_PROMPTS}
+        {less_cached(f"{TTFT}:p50_30m", f"({TTFT}:p50_30m offset 1w)")}
         """,
         "10m",
         "ticket",
         """
         The same hour of the same weekday: the shape of day and week cancels out. Half as much again is beyond the noise
         of a median of 30; a tenth of a second is the least that anybody notices, so a chip that goes from 20 to 50 ms
-        is let be. Not where prompt lengths, or a cache that holds less, explain it.
+        is let be. Not where prompt lengths explain it, or a cache that holds less (up to twice the usual).
         """,
         f'TTFT of {WHERE} is {{{{ $value | printf "%.2f" }}}} times that of last week',
         f"The median of 30 minutes is {P50} (n = {N}). {TTFT_IS}",
@@ -161,7 +240,8 @@ REGRESSIONS = [
         and {TTFT}:p50_30m - {TTFT}:baseline_median_7d > 0.1
         and {TTFT}:n_30m >= {ENOUGH}
         and {TTFT}:baseline_points_7d >= 720
-        {EXPLAINED}
+        {LONGER_PROMPTS}
+        {less_cached(f"{TTFT}:p50_30m", f"{TTFT}:baseline_median_7d")}
         """,
         "15m",
         "ticket",
@@ -184,7 +264,7 @@ REGRESSIONS = [
         and {TTFT}:by_mix_now_30m - {TTFT}:by_mix_usual_7d > 0.1
         and {TTFT}:by_mix_coverage_30m > 0.5
         and {TTFT}:n_30m >= {ENOUGH}
-        {LESS_CACHED}
+        {less_cached(f"{TTFT}:by_mix_now_30m", f"{TTFT}:by_mix_usual_7d")}
         """,
         "15m",
         "ticket",
@@ -210,7 +290,7 @@ REGRESSIONS = [
         "15m",
         "info",
         """
-        What the three above leave to this one: TTFT has risen, and the provider had less of the prompts in its cache
+        Beside the three above, or in their place: TTFT has risen, and the provider had less of the prompts in its cache
         than usual at this hour. A new prompt, or a balancer that no longer keeps sessions together, does that; the
         model is as fast as before.
         """,

@@ -2,27 +2,34 @@
 
 from .rules_alerts import WHERE
 from .rules_parts import PAIR, Alert, now, seconds
-from .rules_recording import PAIRED, REQUESTS
+from .rules_recording import PAIRED
 
 GAUGE = 'job="streamgauge"'  # the job's name in Prometheus
 
 
-def share(name, outcomes, window, above, severity, why, summary, description, board="overview"):
+def share(name, outcomes, window, above, severity, why, summary, description, board="overview", by=PAIR):
+    ended, labels = "increase(streamgauge_requests_total", tuple(by.split(", "))
+    n = now("streamgauge_requests_total", labels=labels, around=("sum(increase(", f"[{window}]))"))
     return Alert(
         name,
         f"""
-        sum by ({PAIR}) ({REQUESTS}:share_{window}{{outcome=~"{outcomes}"}}) > {above}
-        and sum by ({PAIR}) (increase(streamgauge_requests_total{{outcome=~"{outcomes}"}}[{window}])) >= 5
+        sum by ({by}) ({ended}{{outcome=~"{outcomes}"}}[{window}])) / sum by ({by}) ({ended}[{window}])) > {above}
+        and sum by ({by}) ({ended}{{outcome=~"{outcomes}"}}[{window}])) >= 5
         """,
         "5m", severity, why, summary,
         f"""
-        Of n = {now(f"{REQUESTS}:n_{window}")} requests that ended in {window}. {description}
+        Of n = {n} requests that ended in {window}. {description}
         """,
-        board,
+        board, labels,
     )  # fmt: skip
 
 
 SHARE = "{{ $value | humanizePercentage }} of the requests"
+FAILED = "upstream_5xx|unreachable|upstream_timeout"
+FAILED_IS = """
+    Outcomes upstream_5xx (its status), unreachable (no connection) and upstream_timeout (one of the gauge's own limits,
+    which the record names). The gauge's overload and the clients' faults are not in it.
+"""
 
 ENDS = [
     share(
@@ -39,20 +46,34 @@ ENDS = [
     ),
     share(
         "LLMErrorInStreamShare", "error_event", "30m", 0.02, "ticket",
-        "Inside of a stream that began with 200: no log of status codes has them. Bounds as above.",
-        f"{SHARE} of {WHERE} had an error inside of a stream that began well",
+        "The status was 200: no log of status codes has them. Bounds as above.",
+        f"{SHARE} of {WHERE} had an error inside a 2xx answer",
         """
-        Outcome error_event: status 2xx, then an event that says error, written by the provider. Its text is in no
-        record, for it may quote the prompt; the client has it.
+        Outcome error_event: an error inside a 2xx answer, written by the provider. Its text is in no record, for it may
+        quote the prompt; the client has it.
         """,
     ),
     share(
-        "LLMUpstreamFailing", "upstream_5xx|unreachable|upstream_timeout", "5m", 0.1, "page",
+        "LLMModelFailing", FAILED, "5m", 0.1, "page",
         "One request in ten lost for five minutes, five of them at least: an outage, and clients retry into it.",
         f"{SHARE} of {WHERE} fail",
+        FAILED_IS,
+    ),
+    share(
+        "LLMUpstreamFailing", FAILED, "5m", 0.1, "page",
+        "The same of an upstream as a whole: of thirty models each may fail too seldom to be counted alone.",
+        f"{SHARE} at {{{{ $labels.upstream }}}}, of all its models, fail",
+        FAILED_IS,
+        by="upstream",
+    ),
+    share(
+        "LLMUpstreamRefuses", "upstream_4xx", "5m", 0.5, "page",
+        "Most of the requests: a key that is revoked, or a model that is removed. Single clients' faults are fewer.",
+        f"{SHARE} of {WHERE} are refused",
         """
-        Outcomes upstream_5xx (its status), unreachable (no connection) and upstream_timeout (one of the gauge's own
-        limits, which the record names). The gauge's overload and the clients' faults are not in it.
+        Outcome upstream_4xx: the provider's status, which the record has, and which is no rate limit. 401 and 403 speak
+        of the key, 404 of the model or the path, 400 of what the client sends. A model that was never answered is in
+        _other.
         """,
     ),
     share(
@@ -60,8 +81,8 @@ ENDS = [
         "One in twenty is more than a client's first retry hides. Five of them at least, so a burst is none.",
         f"{SHARE} of {WHERE} are turned away by its rate limit",
         """
-        Outcome rate_limited: 429, or a status or code that says overloaded, by the provider. What is left of which
-        limit is in streamgauge_ratelimit_remaining.
+        Outcome rate_limited: the provider's status 429 or 529 (overloaded). What is left of which limit is in
+        streamgauge_ratelimit_remaining.
         """,
         "capacity",
     ),
@@ -94,15 +115,18 @@ WHOSE = [
     Alert(
         "LLMGaugeOverheadHigh",
         """
-        histogram_quantile(0.99, sum by (upstream, phase, le) (rate(streamgauge_overhead_seconds_bucket[10m]))) > 0.005
-        and sum by (upstream, phase) (increase(streamgauge_overhead_seconds_count[10m])) >= 100
+        histogram_quantile(
+          0.99, sum by (instance, upstream, phase, le) (rate(streamgauge_overhead_seconds_bucket[10m]))
+        ) > 0.005
+        and sum by (instance, upstream, phase) (increase(streamgauge_overhead_seconds_count[10m])) >= 100
         """,
         "15m", "ticket",
         """
         Usual is a tenth of a millisecond. At 5 ms the gauge is a part of what it measures. Longer than the span, so
         that one bad burst among the hundred can't do it.
         """,
-        "The gauge itself adds {{ $value | humanizeDuration }} for {{ $labels.upstream }} (P99, {{ $labels.phase }})",
+        "The gauge at {{ $labels.instance }} itself adds {{ $value | humanizeDuration }} for {{ $labels.upstream }} "
+        "(P99, {{ $labels.phase }})",
         """
         P99 of 10 minutes. request: from the request's arrival to its departure; first_output, event: from an output
         event's arrival to its departure to the client; connecting and waiting for either side are not in it. The
@@ -110,20 +134,34 @@ WHOSE = [
         connections are HTTP/2.
         """,
         "anatomy",
-        ("upstream", "phase"),
+        ("instance", "upstream", "phase"),
     ),
 ]  # fmt: skip
 
 ITSELF = [
+    share(
+        "LLMGaugeRefuses", "refused|gateway_error", "5m", 0.01, "page",
+        "What the gauge itself takes from its users; none is usual. By gauge, as it refuses before it knows a model.",
+        f"The gauge at {{{{ $labels.instance }}}} refuses {SHARE}",
+        """
+        Outcomes refused (more in flight than limits.max_in_flight) and gateway_error (a fault of the gauge, which its
+        log has). Neither is the provider's.
+        """,
+        "capacity", "instance",
+    ),
     Alert(
         "LLMSeriesOverflow",
-        "sum by (instance) (increase(streamgauge_series_overflow_total[1h])) > 0",
+        "max by (instance, job) (streamgauge_series_overflow_total) > 0",
         "0s", "ticket",
-        "One is enough: from there on some series are sums of what should stand apart, for every rule here.",
+        """
+        One is enough: from there on some series are sums of what should stand apart, for every rule here. No increase:
+        what was folded before the first scrape would be in none.
+        """,
         'The gauge at {{ $labels.instance }} folds series into "_other"',
         """
-        Label sets folded in the last hour: {{ $value | printf "%.0f" }}. More upstreams, models or workloads than
-        metrics.max_series has room for. Their numbers are in model="_other" now.
+        Label sets folded since it started: {{ $value | printf "%.0f" }}. More upstreams, models or workloads than
+        metrics.max_series has room for. Their numbers are in "_other", and this alert stays, until a restart with a
+        higher one.
         """,
         "capacity", (),
     ),

@@ -1,4 +1,4 @@
-"""Cases of the alerts on times: one that fires, and silent ones that differ from it in one thing."""
+"""Cases of the alerts on how times change: one that fires, and silent ones that differ from it in one thing."""
 
 from .rules_alerts import TTFT_IS
 from .rules_tests import Fires, Silent, counter, gauge, histogram
@@ -8,11 +8,6 @@ LABELS = {"upstream": "a", "model": "m"}
 HOUR, DAY, WEEK = 60, 24 * 60, 7 * 24 * 60
 # Minutes from an hour on in which something is as it should not be.
 LATE = 130
-
-
-def deadline(met, missed, of=OF, seconds="0.6"):
-    family = f'streamgauge_ttft_deadline_total{{{of},deadline="{seconds}",result='
-    return {f'{family}"met"}}': counter(*met), f'{family}"missed"}}': counter(*missed)}
 
 
 def ttft(*phases):
@@ -29,121 +24,6 @@ def by_load(load, *phases):
 
 def tokens(kind, *phases):
     return {f'streamgauge_tokens_total{{{OF},type="{kind}"}}': counter(*phases)}
-
-
-WAIT = f"streamgauge_ttft_oldest_wait_seconds{{{OF}}}"
-
-
-# Two streams a minute; at two hours nine in ten become late, for so many minutes.
-def fast(rate=2.0, usual=0.0, minutes=70, seconds="0.6"):
-    late = [(120, rate * usual), (minutes, rate * 0.9), (70 - minutes, 0)]
-    late = [phase for phase in late if phase[0]]
-    return deadline([(length, rate - missed) for length, missed in late], late, seconds=seconds)
-
-
-BURN = [
-    (
-        Fires(
-            "LLMTTFTDeadlineBurnFast", 175, 130, {"deadline": fast()}, LABELS | {"deadline": "0.6"},
-            "90% of the streams of m at a had no first token within 0.6 s",
-            """
-            Of the streams asked for in 5m; in 1h it was 82.5% of 120, and usually (7 days) 0%. Counted from the
-            departure of the request, with those that failed or never answered: the provider's time and the
-            network's. Clients who left before are in neither.
-            """,
-        ),
-        [
-            Silent("a sixth of the traffic", {"deadline": fast(rate=0.33)}),
-            Silent("a deadline that this model usually misses", {"deadline": fast(usual=0.2)}),
-            Silent("a deadline that is not promised", {"deadline": fast(seconds="0.3")}),
-            Silent("it is over since ten minutes", {"deadline": fast(minutes=45)}),
-        ],
-    ),
-    (
-        Fires(
-            "LLMTTFTDeadlineNotCounted", 80, 10,
-            {"deadline": deadline([(90, 2)], [(90, 0)], seconds="1"), "ttft": ttft((90, {0.28: 2}))},
-            {"deadline": "0.6"}, "The deadline of 0.6 s is not counted, so its alerts can't fire",
-            """
-            First tokens come (at least 30 in 30 minutes), but no series of streamgauge_ttft_deadline_total has
-            deadline="0.6". Put it into the gauge's metrics.deadlines, or one that is there into these rules.
-            """,
-        ),
-        [
-            Silent("the deadline that is counted", {"deadline": deadline([(90, 2)], [(90, 0)], seconds="0.6")}),
-            Silent("a quarter of the traffic", {"ttft": ttft((90, {0.28: 0.5}))}),
-        ],
-    ),
-]  # fmt: skip
-WAITS = [
-    (
-        Fires(
-            "LLMNoFirstTokens", 105, 99,
-            {
-                "wait": {WAIT: gauge((100, 0), (1, 20), (10, 65))},
-                "deadline": deadline([(100, 2), (10, 0)], [(100, 0), (10, 2)]),
-                "ttft": ttft((97, {0.28: 2}), (14, {0.28: 0})),
-            },
-            LABELS, "No stream of m at a gets a first token; the oldest has waited 1m 5s",
-            """
-            At least three streams missed a deadline in 5 minutes, and none had a first token. The wait runs from
-            the request's departure to the scrape: the provider's time and the network's.
-            """,
-        ),
-        [
-            Silent("a model that usually thinks for 14 s", {"ttft": ttft((97, {14: 2}), (14, {14: 0}))}),
-            Silent("other streams still get their first token", {"ttft": ttft((97, {0.28: 2}), (14, {0.28: 0.5}))}),
-            Silent("a single stream that waits", {"deadline": deadline([(100, 2), (10, 0)], [(100, 0), (10, 0.1)])}),
-            Silent("a wait of 28 s", {"wait": {WAIT: gauge((100, 0), (1, 20), (10, 28))}}),
-        ],
-    ),
-    (
-        Fires(
-            "LLMFirstTokenOverdue", 105, 99,
-            {"wait": {WAIT: gauge((100, 0), (1, 20), (10, 65))}, "ttft": ttft((111, {0.28: 1}))},
-            LABELS, "A stream of m at a has waited 1m 5s for its first token",
-            """
-            The longest wait now, from the request's departure to the scrape. Usual is a TTFT of 275ms (median of 7
-            days); first tokens in the last 5 minutes: 5. The provider's time and the network's. One request that
-            hangs among many that don't is often a lost connection: see limits.first_byte.
-            """,
-        ),
-        [
-            Silent("a wait of 28 s", {"wait": {WAIT: gauge((100, 0), (1, 20), (10, 28))}}),
-            Silent("a model that usually thinks for 14 s", {"ttft": ttft((111, {14: 1}))}),
-        ],
-    ),
-]  # fmt: skip
-
-
-# A day of four streams a minute; then three in ten are late for five hours.
-def slow(rate=1.0, usual=0.0, end=0):
-    late = [(18 * HOUR, 4 * rate * usual), (5 * HOUR - end, 1.2 * rate), (20 + end, 0 if end else 1.2 * rate)]
-    return deadline([(minutes, 4 * rate - missed) for minutes, missed in late], late)
-
-
-BURN_SLOW = [
-    (
-        Fires(
-            "LLMTTFTDeadlineBurnSlow",
-            23 * HOUR,
-            20 * HOUR,
-            {"deadline": slow()},
-            LABELS | {"deadline": "0.6"},
-            "30% of the streams of m at a had no first token within 0.6 s",
-            """
-            Of the streams asked for in 30m; in 6h it was 25% of 1440, and usually (7 days) 5.455%. Counted from the
-            departure of the request, with those that failed or never answered: the provider's time and the
-            network's. Clients who left before are in neither.
-            """,
-        ),
-        [
-            Silent("a twentieth of the traffic", {"deadline": slow(rate=0.05)}),
-            Silent("a deadline that this model usually misses", {"deadline": slow(usual=0.2)}),
-            Silent("it is over since fifty minutes", {"deadline": slow(end=50)}),
-        ],
-    ),
-]
 
 
 # Three hours a week ago, and now: twice as slow from an hour on.
@@ -202,8 +82,18 @@ LAST_WEEK = [
             Silent("last week was as slow at this hour", {"ttft": week(then=0.55)}),
             Silent("a fast chip, from 25 to 45 ms", {"ttft": week(0.025, 0.045)}),
             Silent("prompts of each length are as fast as last week", {"input": mix(0.3, slower=1, day=WEEK)}),
-            Silent("the cache holds less of the prompts", {"tokens": cached(0.2, WEEK)}),
         ],
+    ),
+    (
+        Fires(
+            "LLMTTFTRegressionVsLastWeek", AT_WEEK, WEEK + HOUR,
+            {"ttft": week(now=0.9), "input": mix(0.7, slower=3, day=WEEK), "tokens": cached(0.2, WEEK)},
+            LABELS, "TTFT of m at a is 3.27 times that of last week",
+            f"""
+            The median of 30 minutes is 900ms (n = 60). {TTFT_IS}
+            """,
+        ),
+        [Silent("less than twice as slow", {"ttft": week(now=0.45)})],
     ),
 ]  # fmt: skip
 MIX = [
@@ -223,8 +113,19 @@ MIX = [
             Silent("most lengths are not known", {"input": mix(0.3, slower=2) | unknown(mix(0.3, slower=2, rate=4))}),
             Silent("a fast chip, from 25 to 75 ms", {"input": mix(0.3, slower=2, short=0.04, long=0.04)}),
             Silent("a tenth of the traffic", {"ttft": mixed_ttft(0.3, slower=2, rate=0.2)}),
-            Silent("the cache holds less of the prompts", {"tokens": cached(0.2)}),
         ],
+    ),
+    (
+        Fires(
+            "LLMTTFTRegressionMixAdjusted", DAY + 2 * HOUR + 15, DAY + HOUR,
+            {"input": mix(0.3, slower=3), "ttft": mixed_ttft(0.3, slower=3), "tokens": cached(0.2)},
+            LABELS, "Prompts of the same length wait 2.44 times as long for m at a",
+            f"""
+            Usual for the prompts of now, at this hour: 1.02s; it is 2.485s. Means of the medians of classes of input
+            tokens, of 100% of n = 60. {TTFT_IS}
+            """,
+        ),
+        [Silent("less than twice as slow", {"input": mix(0.3, slower=1.7)})],
     ),
 ]  # fmt: skip
 
@@ -266,8 +167,18 @@ BASELINES = [
             Silent("a step from 0.275 to 0.35 s", {"ttft": day(now=0.35)}),
             Silent("a step from 0.445 to 0.55 s", {"usual": history((DAY, 0.445))}),
             Silent("prompts of each length are as fast as usual", {"input": day_mix(1)}),
-            Silent("the cache holds less of the prompts", {"tokens": day_cached(0.2)}),
         ],
+    ),
+    (
+        Fires(
+            "LLMTTFTRegressionVsBaseline", AT_DAY, DAY + 2 * HOUR,
+            {"usual": history((DAY, 0.275)), "ttft": day(now=0.9), "input": day_mix(3), "tokens": day_cached(0.2)},
+            LABELS, "TTFT of m at a is 900ms, more than it is in a usual week",
+            f"""
+            The median of 30 minutes (n = 60); the median of 7 days is 275ms, its spread (sigma) 0s. {TTFT_IS}
+            """,
+        ),
+        [Silent("less than twice as slow", {"ttft": day(now=0.45)})],
     ),
     (
         Fires(

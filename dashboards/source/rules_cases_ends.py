@@ -5,17 +5,27 @@ from .rules_tests import Fires, Silent, counter, gauge, histogram
 
 
 # Complete ones all the time; the others from 60 minutes on.
-def requests(outcome, complete, others, minutes=60):
-    family = f'streamgauge_requests_total{{{OF},endpoint="chat",stream="true",outcome='
+def requests(outcome, complete, others, minutes=60, of=OF):
+    family = f'streamgauge_requests_total{{{of},endpoint="chat",stream="true",outcome='
     return {
         f'{family}"complete"}}': counter((60 + minutes, complete)),
         f'{family}"{outcome}"}}': counter((60, 0), (minutes, others)),
     }
 
 
-def ends(alert, outcome, complete, others, summary, description, silences):
-    fires = Fires(alert, 100, 60, {"requests": requests(outcome, complete, others)}, LABELS, summary, description)
-    return fires, [Silent(only, {"requests": requests(*words)}) for only, words in silences]
+def ends(alert, outcome, complete, others, summary, description, silences, given=requests, labels=LABELS):
+    fires = Fires(alert, 100, 60, {"requests": given(outcome, complete, others)}, labels, summary, description)
+    return fires, [Silent(only, {"requests": given(*words)}) for only, words in silences]
+
+
+def of_models(*words):
+    """The same of four models."""
+    models = [OF.replace('"m"', f'"m{number}"') for number in range(4)]
+    return {name: values for of in models for name, values in requests(*words, of=of).items()}
+
+
+def of_gauge(*words):
+    return requests(*words, of=OF + ',instance="a:1",job="streamgauge"')
 
 
 ENDS = [
@@ -35,10 +45,10 @@ ENDS = [
     ),
     ends(
         "LLMErrorInStreamShare", "error_event", 10, 0.5,
-        "4.762% of the requests of m at a had an error inside of a stream that began well",
+        "4.762% of the requests of m at a had an error inside a 2xx answer",
         """
-        Of n = 315 requests that ended in 30m. Outcome error_event: status 2xx, then an event that says error, written
-        by the provider. Its text is in no record, for it may quote the prompt; the client has it.
+        Of n = 315 requests that ended in 30m. Outcome error_event: an error inside a 2xx answer, written by the
+        provider. Its text is in no record, for it may quote the prompt; the client has it.
         """,
         [
             ("one in a hundred", ("error_event", 10, 0.1)),
@@ -47,7 +57,7 @@ ENDS = [
         ],
     ),
     ends(
-        "LLMUpstreamFailing", "upstream_5xx", 20, 4,
+        "LLMModelFailing", "upstream_5xx", 20, 4,
         "16.67% of the requests of m at a fail",
         """
         Of n = 120 requests that ended in 5m. Outcomes upstream_5xx (its status), unreachable (no connection) and
@@ -62,11 +72,40 @@ ENDS = [
         ],
     ),
     ends(
+        "LLMUpstreamFailing", "upstream_5xx", 4, 0.8,
+        "16.67% of the requests at a, of all its models, fail",
+        """
+        Of n = 96 requests that ended in 5m. Outcomes upstream_5xx (its status), unreachable (no connection) and
+        upstream_timeout (one of the gauge's own limits, which the record names). The gauge's overload and the clients'
+        faults are not in it.
+        """,
+        [
+            ("one in twenty", ("upstream_5xx", 8, 0.4)),
+            ("a quarter of the traffic", ("upstream_5xx", 1, 0.2)),
+            ("the gauge's own overload", ("refused", 4, 0.8)),
+        ],
+        of_models, {"upstream": "a"},
+    ),
+    ends(
+        "LLMUpstreamRefuses", "upstream_4xx", 0.5, 2,
+        "80% of the requests of m at a are refused",
+        """
+        Of n = 12 requests that ended in 5m. Outcome upstream_4xx: the provider's status, which the record has, and
+        which is no rate limit. 401 and 403 speak of the key, 404 of the model or the path, 400 of what the client
+        sends. A model that was never answered is in _other.
+        """,
+        [
+            ("two in five", ("upstream_4xx", 3, 2)),
+            ("a quarter of the traffic", ("upstream_4xx", 0.125, 0.5)),
+            ("rate limits instead", ("rate_limited", 0.5, 2)),
+        ],
+    ),
+    ends(
         "LLMRateLimitedShare", "rate_limited", 20, 2,
         "9.091% of the requests of m at a are turned away by its rate limit",
         """
-        Of n = 110 requests that ended in 5m. Outcome rate_limited: 429, or a status or code that says overloaded, by
-        the provider. What is left of which limit is in streamgauge_ratelimit_remaining.
+        Of n = 110 requests that ended in 5m. Outcome rate_limited: the provider's status 429 or 529 (overloaded). What
+        is left of which limit is in streamgauge_ratelimit_remaining.
         """,
         [
             ("one in fifty", ("rate_limited", 20, 0.4)),
@@ -88,10 +127,12 @@ def paired(usual=0.35, now=0.9, server=0.3, rate=2.0, length=90):
 
 
 # Two events in a hundred are held up, for so many minutes of an hour.
-def overhead(seconds=0.007, rate=60.0, minutes=40):
+def overhead(seconds=0.007, rate=60.0, minutes=40, others=60.0):
     usual, seen = {0.00008: rate}, {seconds: rate * 0.02, 0.00008: rate * 0.98}
     phases = (60, usual), (minutes, seen), (60 - minutes, usual)
-    return histogram("overhead_seconds", 'upstream="a",phase="first_output"', *phases)
+    of, well = 'upstream="a",phase="first_output",instance=', (120, {0.00008: others})
+    both = histogram("overhead_seconds", f'{of}"a:1"', *phases), histogram("overhead_seconds", f'{of}"b:1"', well)
+    return both[0] | both[1]
 
 
 OVERFLOW = 'streamgauge_series_overflow_total{instance="a:1",job="streamgauge"}'
@@ -119,8 +160,9 @@ WHOSE = [
 OVERHEADS = [
     (
         Fires(
-            "LLMGaugeOverheadHigh", 95, 60, {"overhead": overhead()}, {"upstream": "a", "phase": "first_output"},
-            "The gauge itself adds 7.5ms for a (P99, first_output)",
+            "LLMGaugeOverheadHigh", 95, 60, {"overhead": overhead()},
+            {"instance": "a:1", "upstream": "a", "phase": "first_output"},
+            "The gauge at a:1 itself adds 7.5ms for a (P99, first_output)",
             """
             P99 of 10 minutes. request: from the request's arrival to its departure; first_output, event: from an output
             event's arrival to its departure to the client; connecting and waiting for either side are not in it. The
@@ -139,17 +181,43 @@ NOT_SCRAPED = """
     Prometheus could not scrape it for two minutes, or has no job with this name (job=streamgauge). The proxy may run
     all the same: look at /healthz and /readyz, and at the target in Prometheus.
 """
+ONE_GAUGE = {"instance": "a:1", "job": "streamgauge"}
 ITSELF = [
+    ends(
+        "LLMGaugeRefuses", "refused", 60, 2,
+        "The gauge at a:1 refuses 3.226% of the requests",
+        """
+        Of n = 310 requests that ended in 5m. Outcomes refused (more in flight than limits.max_in_flight) and
+        gateway_error (a fault of the gauge, which its log has). Neither is the provider's.
+        """,
+        [
+            ("one in two hundred", ("refused", 400, 2)),
+            ("a fifth of the traffic", ("refused", 12, 0.4)),
+            ("the client's own faults", ("client_error", 60, 2)),
+        ],
+        of_gauge, {"instance": "a:1"},
+    ),
     (
         Fires(
-            "LLMSeriesOverflow", 40, 20, {OVERFLOW: counter((30, 0), (5, 1), (30, 0))}, {"instance": "a:1"},
+            "LLMSeriesOverflow", 200, 20, {OVERFLOW: gauge((30, 0), (180, 5))}, ONE_GAUGE,
             'The gauge at a:1 folds series into "_other"',
             """
-            Label sets folded in the last hour: 5. More upstreams, models or workloads than metrics.max_series has room
-            for. Their numbers are in model="_other" now.
+            Label sets folded since it started: 5. More upstreams, models or workloads than metrics.max_series has room
+            for. Their numbers are in "_other", and this alert stays, until a restart with a higher one.
             """,
         ),
-        [Silent("none are folded", {OVERFLOW: counter((65, 0))})],
+        [Silent("none are folded", {OVERFLOW: gauge((210, 0))})],
+    ),
+    (
+        Fires(
+            "LLMSeriesOverflow", 10, 2, {OVERFLOW: gauge((3, None), (20, 5))}, ONE_GAUGE,
+            'The gauge at a:1 folds series into "_other"',
+            """
+            Label sets folded since it started: 5. More upstreams, models or workloads than metrics.max_series has room
+            for. Their numbers are in "_other", and this alert stays, until a restart with a higher one.
+            """,
+        ),
+        [Silent("none are folded before the first scrape", {OVERFLOW: gauge((3, None), (20, 0))})],
     ),
     (
         Fires(

@@ -40,12 +40,12 @@ class Alert:
         }
 
 
-def now(series, shown='printf "%.0f"', labels=("upstream", "model"), more=""):
-    """In a text: what this series has now for the labels of the alert; `unknown` where it has nothing."""
+def now(series, shown='printf "%.0f"', labels=("upstream", "model"), more="", around=("", ""), nothing="unknown"):
+    """In a text: what this series (or `around` it) has now for the labels of the alert, or that there is `nothing`."""
     wanted = ",".join([f"{label}=%q" for label in labels] + ([more] if more else []))
     values = " ".join(f"$labels.{label}" for label in labels)
-    asked = f"printf `{series}{{{wanted}}}` {values} | query"
-    return f"{{{{ with {asked} }}}}{{{{ . | first | value | {shown} }}}}{{{{ else }}}}unknown{{{{ end }}}}"
+    asked = f"printf `{around[0]}{series}{{{wanted}}}{around[1]}` {values} | query"
+    return f"{{{{ with {asked} }}}}{{{{ . | first | value | {shown} }}}}{{{{ else }}}}{nothing}{{{{ end }}}}"
 
 
 def seconds(series, labels=("upstream", "model"), more=""):

@@ -84,11 +84,6 @@ SIGNALS = [
     ),
     Record(f"{TTFT}:n_30m", count("ttft_seconds", "30m"), "As n_5m."),
     Record(f"{REQUESTS}:share_5m", share("5m"), "Of all requests that ended, by whoever's fault."),
-    Record(
-        f"{REQUESTS}:n_5m",
-        f"sum by ({PAIR}) (increase(streamgauge_requests_total[5m]))",
-        "What share_5m is a share of.",
-    ),
     Record(f"{REQUESTS}:share_30m", share("30m"), "As share_5m: a rare fault takes half an hour to be seen."),
     Record(
         f"{REQUESTS}:n_30m",
@@ -135,6 +130,11 @@ SIGNALS = [
 
 SAMPLES = [
     Record(f"{TTFT}:p50_30m_sampled", f"{TTFT}:p50_30m and {TTFT}:n_30m >= {ENOUGH}", "What the baseline learns from."),
+    Record(
+        f"{DEADLINE}:missed_ratio_1h_sampled",
+        f"{DEADLINE}:missed_ratio_1h and {DEADLINE}:n_1h >= {ENOUGH_OF_A_CLASS}",
+        "The same for the deadlines.",
+    ),
     Record(f"{TPOT}:p50_30m_sampled", f"{TPOT}:p50_30m and {TPOT}:n_30m >= {ENOUGH}", "The same for the speed."),
     Record(
         f"{TTFT}:tail_ratio_5m_sampled",
@@ -204,6 +204,11 @@ BASELINES = [
         "What is usual. It ends an hour ago, so that what happens now does not teach it.",
     ),
     Record(
+        f"{TTFT}:p50_1d",
+        f"histogram_quantile(0.5, sum by ({PAIR}, le) (increase(streamgauge_ttft_seconds_bucket[1d]))) > 0",
+        "Of whatever first tokens a day had, be it one: a model that is asked seldom is known too.",
+    ),
+    Record(
         f"{TTFT}:baseline_sigma_7d",
         f"""
         (
@@ -266,31 +271,19 @@ BASELINES = [
         "Share of the requests that by_mix speaks of.",
     ),
     Record(
-        f"{DEADLINE}:missed_ratio_7d",
-        f"""
-        (
-          sum by ({PAIR}, deadline) (sum_over_time({DEADLINE}:increase5m{{result="missed"}}[7d] offset 1h))
-          or 0 * sum by ({PAIR}, deadline) (sum_over_time({DEADLINE}:increase5m[7d] offset 1h))
-        ) / (sum by ({PAIR}, deadline) (sum_over_time({DEADLINE}:increase5m[7d] offset 1h)) > 0)
-        """,
-        "Whether the deadline is one that this model usually keeps. It ends an hour ago, as the baseline does.",
+        f"{DEADLINE}:missed_ratio_1h_median_7d",
+        f"quantile_over_time(0.5, {DEADLINE}:missed_ratio_1h_sampled[7d] offset 1h)",
+        "Whether the model usually keeps the deadline: the middle one of its hours, which a long outage does not move.",
     ),
 ]
 
 INCREASES = [
     Record(
-        f"{DEADLINE}:increase5m",
-        f"sum by ({PAIR}, deadline, result) (increase(streamgauge_ttft_deadline_total[5m]))",
+        f"streamgauge:workload_{family}_bucket:increase5m",
+        f"sum by ({PAIR}, workload, le) (increase(streamgauge_workload_{family}_bucket[5m]))",
         "",
-    ),
-    *(
-        Record(
-            f"streamgauge:workload_{family}_bucket:increase5m",
-            f"sum by ({PAIR}, workload, le) (increase(streamgauge_workload_{family}_bucket[5m]))",
-            "",
-        )
-        for family in WORKLOADS
-    ),
+    )
+    for family in WORKLOADS
 ]
 
 

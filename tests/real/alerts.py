@@ -96,7 +96,7 @@ def history(parts):
         f"streamgauge:ttft_seconds:n_30m{{{PAIR}}}": 60,
         f"streamgauge:ttft_seconds:p50_30m_sampled{{{PAIR}}}": USUAL,
         f'streamgauge:ttft_by_input_seconds:p50_30m_sampled{{{PAIR},input="0_200"}}': 0.375,
-        f'streamgauge:ttft_deadline:increase5m{{{PAIR},deadline="0.6",result="met"}}': 60,
+        f'streamgauge:ttft_deadline:missed_ratio_1h_sampled{{{PAIR},deadline="0.6"}}': 0,
     }
     end = int(time.time() - 60)
     text = parts.file("history.om")
@@ -148,7 +148,7 @@ def ready(server):
         and streamgauge:ttft_seconds:baseline_points_7d >= 720
         and streamgauge:ttft_seconds:p50_30m offset {WEEK:.0f}s
         and streamgauge:ttft_seconds:by_mix_usual_7d
-        and on (upstream, model) streamgauge:ttft_deadline:missed_ratio_7d{{deadline="0.6"}} < 0.1
+        and on (upstream, model) streamgauge:ttft_deadline:missed_ratio_1h_median_7d{{deadline="0.6"}} < 0.1
     """
     found = server.query(needed)
     return found[0][1] if found and not math.isnan(found[0][1]) else None

@@ -133,17 +133,13 @@ def read_cases():
         for test in yaml.safe_load(path.read_text())["tests"]:
             checks, given = test["alert_rule_test"], {}
             fired = [alert["exp_labels"].get("model") for one in checks for alert in one["exp_alerts"]]
+            keeps = any(fired)  # or all is one case, of an alert that keeps no model
             for series in test["input_series"]:
-                model = re.search(r'model="([^"]*)"', series["series"])
+                model = keeps and re.search(r'model="([^"]*)"', series["series"])
                 family = re.sub(r"(_bucket|_sum|_count)?\{.*", "", series["series"])
                 name = series["series"].replace(model[0], 'model="m"') if model else series["series"]
-                given.setdefault(model and model[1], {}).setdefault(family, {})[name] = series["values"]
-            if not set(fired) & set(given):  # of an alert that keeps no model
-                given = {
-                    fired[0] if fired else "": {
-                        family: of for models in given.values() for family, of in models.items()
-                    }
-                }
+                key = model[1] if model else "" if not fired else None
+                given.setdefault(key, {}).setdefault(family, {})[name] = series["values"]
             alert = checks[0]["alertname"]
             found += [
                 Case(path, f"{test['name']}: {model}", alert, model in fired, series) for model, series in given.items()
