@@ -15,20 +15,25 @@ TOKENS, EVENTS_PER_SECOND, TTFT_MS, SECONDS = 200, 100, (20, 120), 8
 # Fewer where the machine can't carry more: events that pile up are read together, and then all but the last of a read have a
 # lower bound for their overhead.
 STREAMS, TOGETHER = (200, 100, 50, 25), 0.03
+# The gauge's span ends with the return of its write, the capture's inside it. On loopback a write also wakes the client, which
+# may take the processor first: some µs that only the gauge sees.
+RETURN_US = 25
 
 
 def prove(parts):
     for streams in STREAMS:
-        ratio, together = measure(parts, streams)
+        ratio, more, together = measure(parts, streams)
         if together <= TOGETHER:
-            check("overhead is what the capture sees added, within 15 %", 0.85 <= ratio <= 1.15, f"the ratio is {ratio:.3f}")
+            near = 0.85 <= ratio <= 1.15 or abs(more) <= RETURN_US
+            seen = f"the ratio is {ratio:.3f}, the difference {more:+.1f} µs"
+            check(f"overhead is what the capture sees added, within 15 % or {RETURN_US} µs: {seen}", near)
             return
         print("    this machine can't carry so many beside what else it does: fewer\n")
     raise Fault(f"this machine can't carry {STREAMS[-1]} streams")
 
 
 def measure(parts, streams):
-    """The median ratio of an exchange, and which part of the events was read together with the one before."""
+    """Medians of the ratio and the difference of an exchange, and which part of the events was read together with the one before."""
     sim, upstream = parts.sim()
     gauge = parts.gauge(upstream)
     capture = parts.capture(upstream, gauge.port)
@@ -53,7 +58,8 @@ def measure(parts, streams):
     total = round(buckets[-1][1])
     check(f"overhead_seconds has the {len(delays)} events of the capture", total == len(delays), total)
     together /= len(delays)
-    return report(streams, delays, wire, ours, buckets, together), together
+    ratio = report(streams, delays, wire, ours, buckets, together)
+    return ratio, quantile([mine - outside for mine, outside in zip(ours, wire, strict=True)], 0.5), together
 
 
 def check_same(record, delays):
