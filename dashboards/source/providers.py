@@ -33,28 +33,15 @@ def plain(expr):
     return f"max by (upstream, model) ({expr})"
 
 
+def medians(title, family, *unit):
+    """A provider's median beside the next one's, each with its n."""
+    shown = {"median": name(median(family)), "n": name(recorded(f"{family}:n_72h", MINE))}
+    return bars(title, about(family, THREE_DAYS), shown, *unit, order="median", none=NONE, apart="n", w=8, h=9)
+
+
 def declared():
-    yield bars(
-        "TTFT of $workload",
-        about(TTFT, THREE_DAYS),
-        {"median": name(median(TTFT)), "n": name(recorded(f"{TTFT}:n_72h", MINE))},
-        order="median",
-        none=NONE,
-        apart="n",
-        w=8,
-        h=9,
-    )
-    yield bars(
-        "Output speed of $workload",
-        about(SPEED, THREE_DAYS),
-        {"median": name(median(SPEED)), "n": name(recorded(f"{SPEED}:n_72h", MINE))},
-        "suffix:tok/s",
-        order="median",
-        none=NONE,
-        apart="n",
-        w=8,
-        h=9,
-    )
+    yield medians("TTFT of $workload", TTFT)
+    yield medians("Output speed of $workload", SPEED, "suffix:tok/s")
     yield bars(
         "Time for 500 output tokens of $workload",
         f"{about(TTFT)} {about(SPEED)} The median TTFT, and behind it 500 tokens at the median speed. {THREE_DAYS}",

@@ -14,6 +14,8 @@ TPOT = "streamgauge:time_per_output_token_seconds"
 INPUT, LOAD = "streamgauge:ttft_by_input_seconds", "streamgauge:ttft_by_load_seconds"
 DEADLINE = "streamgauge:ttft_deadline"
 REQUESTS, TOKENS, PAIRED = "streamgauge:requests", "streamgauge:tokens", "streamgauge:paired_ttft_seconds"
+# Requests by class of prompt length, of the classes that a mix is compared by.
+COMPARABLE = f'{INPUT}:rate_30m and {INPUT}:p50_30m_sampled{{input!="unknown"}} and {INPUT}:p50_30m_same_hour_7d'
 WORKLOADS = ("ttft_seconds", "output_tokens_per_second", "duration_seconds")
 # Requests behind a half hour's median: its standard error is then some 12 % at the spread that TTFT usually has.
 ENOUGH = 30
@@ -245,7 +247,7 @@ BASELINES = [
         sum by ({PAIR}) (
           {INPUT}:p50_30m_sampled{{input!="unknown"}} * {INPUT}:rate_30m and {INPUT}:p50_30m_same_hour_7d
         ) / sum by ({PAIR}) (
-          {INPUT}:rate_30m and {INPUT}:p50_30m_sampled{{input!="unknown"}} and {INPUT}:p50_30m_same_hour_7d
+          {COMPARABLE}
         )
         """,
         "Medians of the classes of prompt length, weighted by the mix of now; only of classes known from before.",
@@ -256,7 +258,7 @@ BASELINES = [
         sum by ({PAIR}) (
           {INPUT}:p50_30m_same_hour_7d * {INPUT}:rate_30m and {INPUT}:p50_30m_sampled{{input!="unknown"}}
         ) / sum by ({PAIR}) (
-          {INPUT}:rate_30m and {INPUT}:p50_30m_sampled{{input!="unknown"}} and {INPUT}:p50_30m_same_hour_7d
+          {COMPARABLE}
         )
         """,
         "What the mix of now would usually have at this hour: the same weights, the same classes.",
@@ -265,7 +267,7 @@ BASELINES = [
         f"{TTFT}:by_mix_coverage_30m",
         f"""
         sum by ({PAIR}) (
-          {INPUT}:rate_30m and {INPUT}:p50_30m_sampled{{input!="unknown"}} and {INPUT}:p50_30m_same_hour_7d
+          {COMPARABLE}
         ) / (sum by ({PAIR}) ({INPUT}:rate_30m) > 0)
         """,
         "Share of the requests that by_mix speaks of.",

@@ -2,15 +2,15 @@
 //! figures of the last minutes.
 //!
 //! Each viewer's events are made when its connection can take them, by the very poll that takes them. So there is no task, no
-//! timer and no queue while nobody looks, and who reads slowly gets fewer looks, not older ones; who reads nothing is given
-//! up with its connection.
+//! timer and no queue while nobody looks. Who reads slowly gets fewer looks, and ones as old as what its connection has room
+//! for; who reads nothing is given up with its connection, once that room is full.
 
 use std::{
     convert::Infallible,
     fmt::Write as _,
     io::{self, Write as _},
     pin::Pin,
-    sync::{Arc, atomic::Ordering},
+    sync::Arc,
     task::{Context, Poll, ready},
     time::Duration,
 };
@@ -76,7 +76,7 @@ impl Live {
             }
             events.push_str("]\n\n");
         }
-        let now = Now::look(pages, pages.ready.load(Ordering::Acquire));
+        let now = Now::look(pages);
         // A value of plain fields: it can always be written.
         let now = serde_json::to_string(&now).unwrap_or_default();
         let _ = write!(events, "event: now\ndata: {now}\n\n");

@@ -2,6 +2,7 @@
 
 use std::{
     collections::BTreeMap,
+    sync::atomic::Ordering,
     time::{SystemTime, UNIX_EPOCH},
 };
 
@@ -100,7 +101,7 @@ struct RunningNow {
 }
 
 impl Now {
-    pub(super) fn look(pages: &Pages, ready: bool) -> Self {
+    pub(super) fn look(pages: &Pages) -> Self {
         let (recent, now) = (pages.recorder.recent(), pages.clock.now());
         let begin = now.minus(WINDOW);
         let pushed = recent.pushed();
@@ -134,7 +135,7 @@ impl Now {
         running.truncate(MOST_RUNNING);
         Self {
             time: since_epoch(pages.clock.wall(now)),
-            ready,
+            ready: pages.ready.load(Ordering::Acquire),
             window_s: WINDOW.seconds(),
             exchanges: inside.len(),
             reaches_s,

@@ -13,7 +13,7 @@ import subprocess
 import sys
 
 import yaml
-from monitoring import LISTENING, Alertmanager, Prometheus, fetch, promtool, until
+from monitoring import Alertmanager, Prometheus, fetch, promtool, started, until
 from parts import HERE, Gauge, bench, check
 
 PROJECT = HERE.parent.parent
@@ -129,10 +129,7 @@ def start_alertmanager(parts, service):
     config = root / "etc/alertmanager/alertmanager.yml"
     said = subprocess.run(["amtool", "check-config", config], capture_output=True, text=True, stdin=subprocess.DEVNULL)
     check("amtool check-config", said.returncode == 0, said.stdout + said.stderr)
-    process, found = parts.start(command_of("prometheus-alertmanager", service, root), LISTENING)
-    server = Alertmanager(process, found[1])
-    until("Alertmanager is ready", server.is_ready, SECONDS)
-    return server
+    return started(parts, command_of("prometheus-alertmanager", service, root), Alertmanager, SECONDS)
 
 
 def start_prometheus(parts, service, addresses):
@@ -140,10 +137,7 @@ def start_prometheus(parts, service, addresses):
     said = promtool("check", "config", root / "etc/prometheus/prometheus.yml")
     found = re.findall(r"SUCCESS: (\d+) rules found", said)
     check(f"promtool check config: {len(found)} files of rules, {sum(map(int, found))} rules", found, said)
-    process, found = parts.start(command_of("prometheus", service, root), LISTENING)
-    server = Prometheus(process, found[1])
-    until("Prometheus is ready", server.is_ready, SECONDS)
-    return server
+    return started(parts, command_of("prometheus", service, root), Prometheus, SECONDS)
 
 
 def start_gauge(parts, service):

@@ -39,10 +39,7 @@ def prometheus(
         "--storage.tsdb.retention.time=10y", "--web.listen-address=127.0.0.1:0",
         *([f"--enable-feature={','.join(features)}"] if features else []),
     ]  # fmt: skip
-    process, found = parts.start(words, LISTENING)
-    server = Prometheus(process, found[1])
-    until("Prometheus is ready", server.is_ready, READY_SECONDS)
-    return server
+    return started(parts, words, Prometheus)
 
 
 def alertmanager(parts, receiver_url, group_by=("alertname", "upstream", "model"), seconds=1):
@@ -57,9 +54,14 @@ def alertmanager(parts, receiver_url, group_by=("alertname", "upstream", "model"
         installed("prometheus-alertmanager"), f"--config.file={config}", f"--storage.path={parts.file('alertmanager')}",
         "--cluster.listen-address=", "--web.listen-address=127.0.0.1:0",
     ]  # fmt: skip
+    return started(parts, words, Alertmanager)
+
+
+def started(parts, words, kind, seconds=READY_SECONDS):
+    """The `Server` of this kind that these words start, once it is ready."""
     process, found = parts.start(words, LISTENING)
-    server = Alertmanager(process, found[1])
-    until("Alertmanager is ready", server.is_ready, READY_SECONDS)
+    server = kind(process, found[1])
+    until(f"{kind.__name__} is ready", server.is_ready, seconds)
     return server
 
 

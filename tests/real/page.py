@@ -11,13 +11,14 @@ import time
 from decimal import Decimal
 from pathlib import Path
 
-from parts import HERE, Fault, check, quantile, stop, table
+from packages import FOLDER
+from parts import Fault, check, quantile, stop, table
 from playwright.sync_api import sync_playwright
 
 MARKUP = "<img src=x onerror=alert(1)>"
 LINE_ENDS = "a\u2028b\u2029c"
 LOADS, EXCHANGES, PATIENCE_MS = 5, 500, 60_000
-PICTURES = HERE.parent.parent / "target" / "proofs" / "page"
+PICTURES = FOLDER / "page"
 
 # Run before anything of the page: the longest task, whatever the page does.
 WATCH = """
