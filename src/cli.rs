@@ -111,6 +111,12 @@ pub struct RunArgs {
         value_delimiter = ','
     )]
     pub upstream: Vec<String>,
+    /// Whether requests are measured: `on`, or `off` to only pass them on
+    ///
+    /// Off, nothing is read and no request has a record or a time; `streamgauge_unobserved_requests_total` counts them. For
+    /// every route; a file sets it for single ones (`observe`). [default: on]
+    #[arg(long, value_name = "WHETHER", env = "STREAMGAUGE_OBSERVE", hide_env_values = true)]
+    pub observe: Option<String>,
     /// Make chat completions that stream ask for their token counts, which few do by themselves: changes their bodies
     ///
     /// Adds `"stream_options":{"include_usage":true}` where the client did not say; it then gets one more chunk at the end of the
@@ -202,6 +208,7 @@ impl RunArgs {
             client_timings: one(&self.client_timings),
             access_log: one(&self.access_log),
             log_level: one(&self.log_level),
+            observe: one(&self.observe),
             ask_for_usage: self.ask_for_usage,
             server_timing: self.server_timing,
             exchange_id: self.exchange_id,

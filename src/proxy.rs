@@ -21,7 +21,7 @@ use self::own::{Failure, Own, answer};
 use crate::{
     clock::{AtomicStamp, Clock, Nanos, Stamp},
     config::{self, Adds, Config, Upstream},
-    dialect::{Dialect, RequestScan, may_ask_for_usage, recognise},
+    dialect::{Dialect, Recognised, RequestScan, may_ask_for_usage, recognise},
     exchange::{Answered, Exchange},
     forward,
     net::{ConnStats, tls::TlsError},
@@ -148,17 +148,15 @@ impl Gateway {
 
         // 2 begin
         let upload = Arc::new(Upload::default());
-        let recognised = recognise(&parts, provider.and_then(|provider| provider.config.provider));
-        let mut seen = self.shared.begin(request_head);
-        seen.endpoint = recognised.endpoint;
-        seen.dialect = recognised.dialect;
-        self.describe(&mut seen, &parts);
-        seen.upstream = provider.map(|provider| Arc::clone(&provider.config.name));
-        let handles = provider.map(|provider| Arc::clone(&provider.handles));
-        let recorder = &self.shared.recorder;
-        let marked = recorder.marked(&parts.headers);
-        let exchange = Exchange::begin(seen, Arc::clone(recorder), handles, Arc::clone(&upload), marked);
-        let mut open = Open::new(exchange, Arc::clone(&self.shared), Arc::clone(&downstream));
+        let observed = route.is_none_or(|route| route.observe);
+        let recognised = observed.then(|| recognise(&parts, provider.and_then(|provider| provider.config.provider)));
+        let mut open = if let Some(recognised) = recognised {
+            let exchange = self.begin(request_head, recognised, provider, &parts, Arc::clone(&upload));
+            Open::new(exchange, Arc::clone(&self.shared), Arc::clone(&downstream))
+        } else {
+            provider.inspect(|provider| provider.handles.unobserved());
+            Open::unobserved(Arc::clone(&upload), Arc::clone(&self.shared), Arc::clone(&downstream))
+        };
         if let Some(ambiguity) = forward::ambiguity(&parts) {
             own::take_off(body, &parts);
             return Ok(answer(open, own::ambiguous(ambiguity), adds));
@@ -184,7 +182,7 @@ impl Gateway {
             self.shared.clock,
             RequestParts {
                 upload: &upload,
-                scan: RequestScan::new(recognised, &parts),
+                scan: recognised.map(|recognised| RequestScan::new(recognised, &parts)),
                 recorder: &self.shared.recorder,
                 handles: &provider.handles,
                 downstream: &downstream.stats,
@@ -196,7 +194,8 @@ impl Gateway {
         );
         let total = provider.config.limits.total;
         let total_at = total.map(|total| self.shared.clock.instant(request_head) + total);
-        if route.ask_for_usage && may_ask_for_usage(recognised, &parts) && !forward::is_coded(&parts.headers) {
+        let may_ask = |recognised| may_ask_for_usage(recognised, &parts) && !forward::is_coded(&parts.headers);
+        if route.ask_for_usage && recognised.is_some_and(may_ask) {
             // Boxed, for it is asked of few, and an exchange's future stays as long as its connection.
             let asked = within(total_at, Box::pin(ask_for_usage(&mut tap, &mut parts, &mut open))).await;
             if let Err(own) = asked.unwrap_or_else(|| Err(Failure::TimedOut(Limit::Total).own(&upload))) {
@@ -215,8 +214,10 @@ impl Gateway {
 
         // 5 head
         let (mut parts, body) = response.into_parts();
-        let arrival = head_arrival(&lease.stats, lease.version(), &parts.headers);
-        open.head(arrival.unwrap_or_else(|| self.shared.clock.now()), &parts, recognised.dialect);
+        if let Some(Recognised { dialect, .. }) = recognised {
+            let arrival = head_arrival(&lease.stats, lease.version(), &parts.headers);
+            open.head(arrival.unwrap_or_else(|| self.shared.clock.now()), &parts, dialect);
+        }
         if let Some(exchange) = open.exchange() {
             exchange.seen().flags.informational_dropped = gate.dropped.load(Ordering::Acquire);
             exchange.seen().flags.overhead_lower_bound =
@@ -230,7 +231,7 @@ impl Gateway {
             lease.retire();
         }
         if parts.status == StatusCode::SWITCHING_PROTOCOLS {
-            let watched = Watched::new(recognised, &parts.headers);
+            let watched = recognised.and_then(|recognised| Watched::new(recognised, &parts.headers));
             return Ok(switch(parts, body, upgrade, open, lease, watched, adds));
         }
         if client != Version::HTTP_11 && forward::is_coded(&parts.headers) {
@@ -265,6 +266,12 @@ impl Gateway {
         total_at: Option<tokio::time::Instant>,
     ) -> Result<(Response<Incoming>, Lease<RequestBody>), Failure> {
         let clock = self.shared.clock;
+        let is_observed = open.look().is_some();
+        let attempted = |result| {
+            if is_observed {
+                provider.handles.attempt(result);
+            }
+        };
         let mut fresh = false;
         loop {
             let dialled = Dialled::default();
@@ -277,13 +284,13 @@ impl Gateway {
             let mut lease = match within(total_at, acquire).await {
                 Some(Ok(lease)) => lease,
                 Some(Err(error)) => {
-                    provider.handles.attempt("failed");
+                    attempted("failed");
                     let (parts, body) = request.into_parts();
                     own::take_off(body, &parts);
                     return Err(Failure::Unreachable(error));
                 }
                 None => {
-                    provider.handles.attempt("failed");
+                    attempted("failed");
                     return Err(Failure::TimedOut(Limit::Total));
                 }
             };
@@ -295,7 +302,7 @@ impl Gateway {
             }
             let (mut parts, mut body) = request.into_parts();
             if lease.version() == Version::HTTP_2 && forward::is_coded(&parts.headers) {
-                provider.handles.attempt("failed");
+                attempted("failed");
                 lease.release();
                 return Err(Failure::Coded);
             }
@@ -307,7 +314,6 @@ impl Gateway {
             request = Request::from_parts(parts, body);
             open.departs(departing);
 
-            let upload = open.exchange().map(|exchange| Arc::clone(exchange.upload()));
             let answer = {
                 let answer = pin!(async {
                     match &mut lease.sender {
@@ -315,12 +321,12 @@ impl Gateway {
                         Sender::Http2(sender) => sender.try_send_request(request).await,
                     }
                 });
-                let answer = head_within(provider.config.limits.head, upload.as_deref(), clock, answer);
+                let answer = head_within(provider.config.limits.head, open.upload(), clock, answer);
                 within(total_at, answer).await.unwrap_or(Err(Unanswered::Limit(Limit::Total)))
             };
             let unanswered = match answer {
                 Ok(response) => {
-                    provider.handles.attempt("ok");
+                    attempted("ok");
                     return Ok((response, lease));
                 }
                 Err(unanswered) => unanswered,
@@ -330,7 +336,7 @@ impl Gateway {
                 Unanswered::Limit(limit) => Failure::TimedOut(limit),
                 Unanswered::Error(mut error) => match error.take_message() {
                     Some(again) if lease.reused && !fresh => {
-                        provider.handles.attempt("retried");
+                        attempted("retried");
                         request = again;
                         fresh = true;
                         continue;
@@ -338,7 +344,7 @@ impl Gateway {
                     _ => Failure::Reset(error.into_error()),
                 },
             };
-            provider.handles.attempt("failed");
+            attempted("failed");
             return Err(failure);
         }
     }
@@ -348,6 +354,26 @@ impl Gateway {
         let arrival = head_arrival(&downstream.stats, version, headers).unwrap_or_else(|| self.shared.clock.now());
         let ahead = if downstream.multiplexed() { None } else { downstream.delivered.load() };
         ahead.map_or(arrival, |delivered| arrival.max(delivered))
+    }
+
+    /// An exchange, with what its request's head says.
+    fn begin(
+        &self,
+        request_head: Stamp,
+        recognised: Recognised,
+        provider: Option<&Provider>,
+        parts: &request::Parts,
+        upload: Arc<Upload>,
+    ) -> Box<Exchange> {
+        let mut seen = self.shared.begin(request_head);
+        seen.endpoint = recognised.endpoint;
+        seen.dialect = recognised.dialect;
+        self.describe(&mut seen, parts);
+        seen.upstream = provider.map(|provider| Arc::clone(&provider.config.name));
+        let handles = provider.map(|provider| Arc::clone(&provider.handles));
+        let recorder = &self.shared.recorder;
+        let marked = recorder.marked(&parts.headers);
+        Exchange::begin(seen, Arc::clone(recorder), handles, upload, marked)
     }
 
     fn describe(&self, seen: &mut Observation, parts: &request::Parts) {
@@ -457,7 +483,7 @@ async fn within<T>(deadline: Option<tokio::time::Instant>, work: impl Future<Out
 /// The head's limit runs from the request's departure: while the body is still on its way up it does not.
 async fn head_within<T, E>(
     limit: Option<Duration>,
-    upload: Option<&Upload>,
+    upload: &Upload,
     clock: Clock,
     work: impl Future<Output = Result<T, E>>,
 ) -> Result<T, Unanswered<E>> {
@@ -468,8 +494,7 @@ async fn head_within<T, E>(
         if let Ok(done) = tokio::time::timeout(wait, work.as_mut()).await {
             return done.map_err(Unanswered::Error);
         }
-        let left = upload.map_or(Some(clock.now()), Upload::handed_over);
-        let since = left.map_or(Nanos::ZERO, |left| clock.now().since(left));
+        let since = upload.handed_over().map_or(Nanos::ZERO, |left| clock.now().since(left));
         wait = limit.saturating_sub(since.into());
         if wait.is_zero() {
             return Err(Unanswered::Limit(Limit::Head));

@@ -215,9 +215,9 @@ impl<B: Body<Data = Bytes>> ResponseTap<B> {
 
     /// hyper takes a reset or a closed connection with the code `NO_ERROR` for the end of an HTTP/2 body, for that is how a
     /// server that has answered in full waves the rest of an upload off. With the upload at its end it is a cut.
-    fn was_cut(&mut self) -> bool {
+    fn was_cut(&self) -> bool {
         let http2 = self.lease.as_ref().is_some_and(|lease| lease.version() == Version::HTTP_2);
-        http2 && !self.has_ended() && self.exchange().is_some_and(|exchange| exchange.upload().handed_over().is_some())
+        http2 && !self.has_ended() && self.open.as_ref().is_some_and(|open| open.upload().handed_over().is_some())
     }
 
     /// What was handed on has left if a flush has completed since: hyper polls the next frame only after it flushed.
@@ -279,12 +279,11 @@ impl<B: Body<Data = Bytes>> ResponseTap<B> {
         self.limits = None;
         let stats = Arc::clone(&open.downstream.stats);
         let now = open.shared.clock.now();
-        let mut reusable = false;
+        let reusable = open.upload().handed_over().is_some();
         if let Some(exchange) = open.exchange() {
             let arrival = arrival.unwrap_or(now);
             let pending = stats.pending_until(arrival);
             exchange.response_end(arrival, pending);
-            reusable = exchange.upload().handed_over().is_some();
             open.pending_at_end = Some(pending);
         }
         if let Some(lease) = self.lease.take()

@@ -269,7 +269,7 @@ fn help_shows_every_flag_with_its_variable() {
     let help = help.to_string();
     let (options, _) = help.split_once("Examples:").unwrap();
     let flags: Vec<&str> = options.lines().filter_map(|line| line.trim_start().strip_prefix("--")).collect();
-    assert_eq!(flags.len(), 16, "{flags:?}");
+    assert_eq!(flags.len(), 17, "{flags:?}");
     for flag in flags {
         let name = flag.split(' ').next().unwrap();
         let variable = format!("[env: STREAMGAUGE_{}]", name.to_uppercase().replace('-', "_"));
@@ -321,6 +321,29 @@ fn what_changes_bytes_is_on_where_a_route_or_the_flag_says_so() {
         asks(&args(&format!("{flags} --ask-for-usage --server-timing --exchange-id")).config().unwrap()),
         [true, true]
     );
+}
+
+#[test]
+fn what_is_measured_is_said_by_a_route_or_by_the_flag() {
+    let each = |config: &Config| {
+        let each = config.routes.iter().map(|route| (route.observe, route.ask_for_usage, route.adds.exchange_id));
+        each.collect::<Vec<_>>()
+    };
+    let file = format!(
+        "{TWO}[[routes]]\ndefault = true\nupstream = \"a\"\nobserve = \"off\"\n\
+         [[routes]]\npath_prefix = \"/b\"\nupstream = \"b\"\nask_for_usage = true\nexchange_id = true\n"
+    );
+    let with = |observe: &str| Overrides { observe: Some(observe.to_owned()), ..Overrides::default() };
+    let under = |flags: &Overrides| Config::from_toml(&file, Path::new("f.toml"), flags);
+    assert_eq!(each(&read(&file).unwrap()), [(true, true, true), (false, false, false)]);
+    assert_eq!(each(&under(&with("off")).unwrap()), [(false, false, false); 2], "what needs it is off with it");
+    assert_eq!(each(&under(&with("on")).unwrap()), [(true, true, true), (true, false, false)]);
+    let all = Overrides { ask_for_usage: true, exchange_id: true, ..Overrides::default() };
+    assert_eq!(each(&under(&all).unwrap()), [(true, true, true), (false, false, false)], "of those that are measured");
+    let again = read(&under(&Overrides::default()).unwrap().effective_toml()).unwrap();
+    assert_eq!(again, read(&file).unwrap());
+    assert_eq!(each(&args("streamgauge --upstream http://a --observe off").config().unwrap()), [(false, false, false)]);
+    assert_eq!(each(&read(ONE).unwrap()), [(true, false, false)]);
 }
 
 /// Each a fault a user makes; the snapshot is what they read.
@@ -379,6 +402,13 @@ fn refusals() {
         (
             "wrong type: string for a route's boolean",
             routes("[[routes]]\ndefault = true\nupstream = \"a\"\nask_for_usage = \"yes\""),
+        ),
+        ("neither on nor off", routes("[[routes]]\ndefault = true\nupstream = \"a\"\nobserve = \"times\"")),
+        (
+            "what needs measuring where nothing is measured",
+            routes(
+                "[[routes]]\ndefault = true\nupstream = \"a\"\nobserve = \"off\"\nask_for_usage = true\nserver_timing = false",
+            ),
         ),
         ("strip_prefix without prefix", routes("[[routes]]\nhost = \"h\"\nstrip_prefix = true\nupstream = \"a\"")),
         (
@@ -442,6 +472,8 @@ fn refusals() {
         "streamgauge --upstream h=http://h --listen localhost:8080 --workers 0 --kernel-stamps no --admin x --log-level loud --access-log=",
         "streamgauge --upstream h=http://h --tls-listen 127.0.0.1:1 --tls-cert c.pem",
         "streamgauge --upstream h=http://h --tls-key k.pem",
+        "streamgauge --upstream h=http://h --observe of",
+        "streamgauge --upstream h=http://h --observe off --ask-for-usage",
     ];
     for line in lines {
         let error = args(line).config().expect_err(line).to_string();

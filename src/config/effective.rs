@@ -119,9 +119,12 @@ fn route(out: &mut Writer, route: &Route) {
         Matches::Default => out.bare("default", true),
     }
     out.text("upstream", &route.upstream.name);
-    out.bare("ask_for_usage", route.ask_for_usage);
-    out.bare("server_timing", route.adds.server_timing);
-    out.bare("exchange_id", route.adds.exchange_id);
+    out.text("observe", if route.observe { "on" } else { "off" });
+    if route.observe {
+        out.bare("ask_for_usage", route.ask_for_usage);
+        out.bare("server_timing", route.adds.server_timing);
+        out.bare("exchange_id", route.adds.exchange_id);
+    }
 }
 
 fn workload(out: &mut Writer, workload: &Workload) {

@@ -101,6 +101,8 @@ pub struct Overrides {
     pub client_timings: Option<String>,
     pub access_log: Option<String>,
     pub log_level: Option<String>,
+    /// `on` or `off`, for every route; without it each says for itself.
+    pub observe: Option<String>,
     /// Every route asks for usage; without it each says for itself.
     pub ask_for_usage: bool,
     /// Every route adds `Server-Timing`; without it each says for itself.
@@ -254,6 +256,8 @@ pub struct Route {
     pub matches: Matches,
     /// Take the matched prefix off before the base path is put on.
     pub strip_prefix: bool,
+    /// Its exchanges are measured. If not, nothing below is on: it would need what is not read.
+    pub observe: bool,
     /// Chat completions that stream and do not say whether they want their usage are made to ask for it.
     pub ask_for_usage: bool,
     /// Headers that answers get.

@@ -32,12 +32,35 @@ pub(super) fn read(
     faults: &Faults<'_>,
 ) -> (Vec<Draft>, Option<Vec<Route>>) {
     let (upstreams, mut routes) = written(root, overrides, faults);
+    let observe = observe_flag(overrides, faults);
     for route in routes.iter_mut().flatten() {
-        route.ask_for_usage |= overrides.ask_for_usage;
-        route.adds.server_timing |= overrides.server_timing;
-        route.adds.exchange_id |= overrides.exchange_id;
+        route.observe = observe.unwrap_or(route.observe);
+        route.ask_for_usage = route.observe && (route.ask_for_usage || overrides.ask_for_usage);
+        route.adds = Adds {
+            server_timing: route.observe && (route.adds.server_timing || overrides.server_timing),
+            exchange_id: route.observe && (route.adds.exchange_id || overrides.exchange_id),
+        };
     }
     (upstreams, routes)
+}
+
+/// What `observe` may be.
+const OBSERVE: [(&str, bool); 2] = [("on", true), ("off", false)];
+
+/// What `--observe` says of every route.
+fn observe_flag(overrides: &Overrides, faults: &Faults<'_>) -> Option<bool> {
+    let text = overrides.observe.as_ref()?;
+    let at = At::flag("--observe", text);
+    let observe = faults.take(&at, choice(text, &OBSERVE))?;
+    let measured = [
+        ("--ask-for-usage", overrides.ask_for_usage),
+        ("--server-timing", overrides.server_timing),
+        ("--exchange-id", overrides.exchange_id),
+    ];
+    for (flag, _) in measured.into_iter().filter(|(_, is_set)| *is_set && !observe) {
+        faults.add(&at, format!("nothing is measured then: leave out `{flag}`"));
+    }
+    Some(observe)
 }
 
 fn written(root: &mut Section<'_>, overrides: &Overrides, faults: &Faults<'_>) -> (Vec<Draft>, Option<Vec<Route>>) {
@@ -157,9 +180,13 @@ fn one_of<T: Copy>(
     faults: &Faults<'_>,
 ) -> Option<T> {
     let written = section.string(key)?;
-    let chosen = choices.iter().find(|(name, _)| *name == written.value).map(|(_, value)| *value);
+    faults.take(&written.at, choice(&written.value, choices))
+}
+
+fn choice<T: Copy>(written: &str, choices: &[(&str, T)]) -> Result<T, String> {
+    let chosen = choices.iter().find(|(name, _)| *name == written).map(|(_, value)| *value);
     let names: Vec<String> = choices.iter().map(|(name, _)| format!("{name:?}")).collect();
-    faults.take(&written.at, chosen.ok_or_else(|| format!("must be one of {}", names.join(", "))))
+    chosen.ok_or_else(|| format!("must be one of {}", names.join(", ")))
 }
 
 fn models(section: &mut Section<'_>, faults: &Faults<'_>) -> Vec<String> {
@@ -209,11 +236,20 @@ fn file_routes(sections: Vec<Section<'_>>, upstreams: &[Draft], faults: &Faults<
         if strip == Some(true) && !section.wrote("path_prefix") {
             faults.add(&section.at_of("strip_prefix"), "only with `path_prefix`");
         }
+        let observe = one_of(&mut section, "observe", &OBSERVE, faults).unwrap_or(true);
         let ask_for_usage = section.boolean("ask_for_usage").unwrap_or_default();
         let adds = Adds {
             server_timing: section.boolean("server_timing").unwrap_or_default(),
             exchange_id: section.boolean("exchange_id").unwrap_or_default(),
         };
+        let measured = [
+            ("ask_for_usage", ask_for_usage),
+            ("server_timing", adds.server_timing),
+            ("exchange_id", adds.exchange_id),
+        ];
+        for (key, _) in measured.into_iter().filter(|(_, is_set)| *is_set && !observe) {
+            faults.add(&section.at_of(key), "only where the route is measured: it has `observe = \"off\"`");
+        }
         let target = target(&mut section, upstreams, faults);
         if let Some((matches, at)) = &matches {
             if let Some((_, first)) = earlier.iter().find(|(first, _)| covers(first, matches)) {
@@ -224,6 +260,7 @@ fn file_routes(sections: Vec<Section<'_>>, upstreams: &[Draft], faults: &Faults<
         }
         section.finish();
         routes.push(matches.zip(target).map(|((matches, _), (upstream, index))| Route {
+            observe,
             ask_for_usage,
             adds,
             ..route(matches, strip.unwrap_or_default(), &upstream, index)
@@ -293,7 +330,8 @@ fn covers(first: &Matches, later: &Matches) -> bool {
 
 fn route(matches: Matches, strip_prefix: bool, upstream: &Arc<Upstream>, upstream_index: usize) -> Route {
     let upstream = Arc::clone(upstream);
-    Route { matches, strip_prefix, ask_for_usage: false, adds: Adds::default(), upstream, upstream_index }
+    let adds = Adds::default();
+    Route { matches, strip_prefix, observe: true, ask_for_usage: false, adds, upstream, upstream_index }
 }
 
 /// One alone serves every path; each of several serves the paths under `/NAME`, which is taken off.

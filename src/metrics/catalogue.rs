@@ -12,7 +12,7 @@ use prometheus::{IntCounter, IntGauge};
 use super::{
     bounds::{CADENCE, COARSE, DURATION, FINE, LOAD, MAX_GAP, OVERHEAD, SMALL, SPEED},
     budget::{Plan, split},
-    family::{Cell, Desc, Exposed, Family},
+    family::{Desc, Exposed, Family, List},
     histogram::Histogram,
 };
 
@@ -80,6 +80,7 @@ pub struct Catalogue {
     pub workload_output_speed: Histograms,
     pub workload_duration: Histograms,
     pub observer_off: Counters,
+    pub unobserved: Counters,
     pub series_overflow: Counters,
     pub measurements_dropped: Counters,
     pub log_dropped: Counters,
@@ -534,6 +535,11 @@ impl Catalogue {
                 )
                 .cells(4),
             )?,
+            unobserved: list.add(Desc::new(
+                "streamgauge_unobserved_requests_total",
+                "Requests on routes with observe = \"off\": passed on, and in no other family.",
+                &["upstream"],
+            ))?,
             series_overflow: list.take(series_overflow),
             measurements_dropped: list.add(Desc::new(
                 "streamgauge_measurements_dropped_total",
@@ -577,22 +583,5 @@ impl Catalogue {
     /// Every family in the catalogue's order.
     pub fn families(&self) -> &[Arc<dyn Exposed>] {
         &self.families
-    }
-}
-
-/// Collects the families as they are made, so that none is exposed twice or forgotten.
-struct List {
-    overflow: IntCounter,
-    families: Vec<Arc<dyn Exposed>>,
-}
-
-impl List {
-    fn add<C: Cell>(&mut self, desc: Desc) -> prometheus::Result<Arc<Family<C>>> {
-        Ok(self.take(Arc::new(Family::new(desc, &self.overflow)?)))
-    }
-
-    fn take<C: Cell>(&mut self, family: Arc<Family<C>>) -> Arc<Family<C>> {
-        self.families.push(family.clone());
-        family
     }
 }

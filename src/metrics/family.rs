@@ -338,6 +338,23 @@ pub fn label_text(names: &[&str], values: &[&str]) -> String {
     text
 }
 
+/// Collects the families as they are made, so that none is exposed twice or forgotten.
+pub(super) struct List {
+    pub(super) overflow: IntCounter,
+    pub(super) families: Vec<Arc<dyn Exposed>>,
+}
+
+impl List {
+    pub(super) fn add<C: Cell>(&mut self, desc: Desc) -> prometheus::Result<Arc<Family<C>>> {
+        Ok(self.take(Arc::new(Family::new(desc, &self.overflow)?)))
+    }
+
+    pub(super) fn take<C: Cell>(&mut self, family: Arc<Family<C>>) -> Arc<Family<C>> {
+        self.families.push(family.clone());
+        family
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -58,6 +58,7 @@ struct UpstreamCells {
     upstream_rtt: Child<Histogram>,
     client_rtt: Child<Histogram>,
     observer_off: [Child<IntCounter>; 4],
+    unobserved: Child<IntCounter>,
 }
 
 /// Handles of one (upstream, model) pair: what is observed while an exchange runs.
@@ -126,14 +127,10 @@ impl UpstreamHandles {
 
     /// What is known without a model exists at 0.
     pub(super) fn exist(&self) {
-        let UpstreamCells { overhead_request, overhead_first_output, overhead_event, .. } = &*self.cells;
-        let UpstreamCells { connections, connect, pool_wait, upstream_rtt, client_rtt, observer_off, .. } =
-            &*self.cells;
-        [overhead_request, overhead_first_output, overhead_event].into_iter().for_each(touch);
-        [pool_wait, upstream_rtt, client_rtt].into_iter().for_each(touch);
-        connections.iter().for_each(touch);
-        connect.iter().for_each(touch);
-        observer_off.iter().for_each(touch);
+        let cells = &*self.cells;
+        [&cells.overhead_request, &cells.overhead_first_output, &cells.overhead_event].into_iter().for_each(touch);
+        [&cells.pool_wait, &cells.upstream_rtt, &cells.client_rtt].into_iter().chain(&cells.connect).for_each(touch);
+        cells.connections.iter().chain(&cells.observer_off).chain([&cells.unobserved]).for_each(touch);
         for result in ["ok", "retried", "failed"] {
             self.shared.catalogue.attempts.child(&[&self.name, result]);
         }
@@ -187,6 +184,11 @@ impl UpstreamHandles {
         observe(&self.cells.pool_wait, pool_wait);
     }
 
+    /// `unobserved_requests_total`: one came on a route that does not observe.
+    pub fn unobserved(&self) {
+        self.cells.unobserved.get().inc();
+    }
+
     /// `attempts_total`: `ok`, `retried` or `failed`.
     pub fn attempt(&self, result: &'static str) {
         self.shared.catalogue.attempts.child(&[&self.name, result]).inc();
@@ -206,6 +208,7 @@ impl UpstreamCells {
             upstream_rtt: Child::of(&catalogue.upstream_rtt, &[name]),
             client_rtt: Child::of(&catalogue.client_rtt, &[name]),
             observer_off: OBSERVER_OFF.map(|off| Child::of(&catalogue.observer_off, &[name, off.as_str()])),
+            unobserved: Child::of(&catalogue.unobserved, &[name]),
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use std::{
     hash::{BuildHasher as _, RandomState},
+    ops::Deref,
     sync::{
         Arc, OnceLock,
         atomic::{AtomicU64, AtomicUsize, Ordering},
@@ -74,8 +75,10 @@ impl Shared {
 
 /// An exchange that is booked exactly once, whatever happens: closed in order, or dropped.
 pub struct Open {
+    /// Absent if its route does not observe, and once it is booked.
     pub(super) exchange: Option<Box<Exchange>>,
-    pub(super) shared: Arc<Shared>,
+    upload: Arc<Upload>,
+    pub(super) shared: Counted,
     pub(super) downstream: Arc<Downstream>,
     /// The request is on its way up and not answered yet.
     departing: Option<Departing>,
@@ -110,11 +113,19 @@ impl Downstream {
 impl Open {
     /// Takes charge of an exchange.
     pub fn new(exchange: Box<Exchange>, shared: Arc<Shared>, downstream: Arc<Downstream>) -> Self {
-        shared.in_flight.fetch_add(1, Ordering::AcqRel);
+        let upload = Arc::clone(exchange.upload());
+        let mut open = Self::unobserved(upload, shared, downstream);
+        open.exchange = Some(exchange);
+        open
+    }
+
+    /// Takes charge of a request of which only what its forwarding needs is known: it is in flight, and leaves no record.
+    pub fn unobserved(upload: Arc<Upload>, shared: Arc<Shared>, downstream: Arc<Downstream>) -> Self {
+        let shared = Counted::new(shared);
         let before = (downstream.stats.pending_until(shared.clock.now()), downstream.stats.stalls());
         let (departing, upstream, pending_at_end) = (None, None, None);
-        let exchange = Some(exchange);
-        Self { exchange, shared, downstream, departing, upstream, before, pending_at_end, looked: false }
+        let (exchange, looked) = (None, false);
+        Self { exchange, upload, shared, downstream, departing, upstream, before, pending_at_end, looked }
     }
 
     /// The exchange, while it is open.
@@ -127,9 +138,14 @@ impl Open {
         self.exchange.as_deref()
     }
 
+    /// What happens on the request's way.
+    pub const fn upload(&self) -> &Arc<Upload> {
+        &self.upload
+    }
+
     /// What its exchange shares with all others.
     pub const fn shared(&self) -> &Arc<Shared> {
-        &self.shared
+        &self.shared.0
     }
 
     /// What the client's socket sees.
@@ -207,9 +223,12 @@ impl Open {
         if self.look().is_some_and(|exchange| exchange.so_far().timeline.head_back.is_some()) {
             self.look_at_network();
         }
-        let Some(mut exchange) = self.exchange.take() else { return };
-        // Also when a listener panics, else nobody could ever drain.
-        let _counted = Counted(&self.shared.in_flight);
+        let Some(mut exchange) = self.exchange.take() else {
+            if cause == Cause::Ended {
+                self.downstream.delivered.store(Some(departure.unwrap_or(now)));
+            }
+            return;
+        };
         let timeline = &exchange.seen().timeline;
         let floor = timeline.response_end.unwrap_or(timeline.request_head);
         // An answer without a byte to write (or written before its body was dropped) departs no earlier than it ended.
@@ -239,12 +258,27 @@ impl Open {
     }
 }
 
-/// One of the exchanges in flight.
-struct Counted<'a>(&'a AtomicUsize);
+/// What all share, by one that is in flight: until it is dropped, also when a listener panics, else nobody could ever drain.
+pub(super) struct Counted(Arc<Shared>);
 
-impl Drop for Counted<'_> {
+impl Counted {
+    fn new(shared: Arc<Shared>) -> Self {
+        shared.in_flight.fetch_add(1, Ordering::AcqRel);
+        Self(shared)
+    }
+}
+
+impl Deref for Counted {
+    type Target = Shared;
+
+    fn deref(&self) -> &Shared {
+        &self.0
+    }
+}
+
+impl Drop for Counted {
     fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::AcqRel);
+        self.0.in_flight.fetch_sub(1, Ordering::AcqRel);
     }
 }
 

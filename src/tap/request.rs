@@ -56,8 +56,8 @@ pub type RequestBody = Box<RequestTap>;
 pub struct RequestParts<'a> {
     /// The exchange's way up.
     pub upload: &'a Arc<Upload>,
-    /// Looks for the model.
-    pub scan: RequestScan,
+    /// Looks for the model, if the exchange is observed.
+    pub scan: Option<RequestScan>,
     /// Where the model is told.
     pub recorder: &'a Arc<Recorder>,
     /// The upstream's handles.
@@ -81,7 +81,7 @@ impl RequestTap {
         let mut tap = Box::new(Self {
             inner,
             upload: Arc::clone(parts.upload),
-            scan: Some(Box::new(parts.scan)),
+            scan: parts.scan.map(Box::new),
             clock,
             recorder: Arc::clone(parts.recorder),
             handles: Arc::clone(parts.handles),

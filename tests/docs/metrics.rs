@@ -204,6 +204,7 @@ const NOTES: [(&str, Notes); 10] = [
         "The gauge itself",
         &[
             ("observer_off_total", "nothing."),
+            ("unobserved_requests_total", "all that is measured."),
             ("series_overflow_total", "nothing."),
             ("measurements_dropped_total", "nothing."),
             ("log_dropped_total", "nothing."),

@@ -31,5 +31,6 @@ mod timing;
 mod transparency;
 mod tunnel;
 mod turns;
+mod unobserved;
 mod versions;
 mod waiting;

@@ -16,7 +16,7 @@ use streamgauge::{
 use tokio::{net, time::sleep};
 
 use crate::support::{
-    LAST_CHUNK, Peer, SSE_HEAD, World, WorldOptions, chat_delta, chat_end, chat_request, chunk, ms, stages,
+    LAST_CHUNK, Peer, SSE_HEAD, World, WorldOptions, chat_delta, chat_end, chat_request, chunk, ms, refuses, stages,
 };
 
 #[tokio::test(start_paused = true)]
@@ -104,13 +104,6 @@ async fn ready(admin: SocketAddr) -> String {
     let mut peer = Peer::new(Box::new(net::TcpStream::connect(admin).await.unwrap()));
     peer.send("GET /readyz HTTP/1.1\r\nHost: g\r\nConnection: close\r\n\r\n").await;
     peer.head().await
-}
-
-/// Waits until connecting is refused: the listener is closed.
-async fn refuses(address: SocketAddr) {
-    while net::TcpStream::connect(address).await.is_ok() {
-        tokio::task::yield_now().await;
-    }
 }
 
 #[tokio::test]

@@ -61,3 +61,10 @@ pub fn chat_request(model: &str) -> String {
 pub const fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
+
+/// Waits until connecting is refused: the listener is closed.
+pub async fn refuses(address: std::net::SocketAddr) {
+    while tokio::net::TcpStream::connect(address).await.is_ok() {
+        tokio::task::yield_now().await;
+    }
+}

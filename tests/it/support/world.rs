@@ -275,6 +275,7 @@ pub fn config(upstreams: Vec<Arc<Upstream>>) -> Config {
         routes: vec![Route {
             matches: Matches::Default,
             strip_prefix: false,
+            observe: true,
             ask_for_usage: false,
             adds: Adds::default(),
             upstream: first,
