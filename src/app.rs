@@ -1,5 +1,6 @@
 //! The program's life: bind everything, run, drain.
 
+mod cores;
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
 mod delay;
 
@@ -14,12 +15,13 @@ use std::{
     time::Duration,
 };
 
-use tokio::{sync::watch, task::JoinSet};
+use tokio::{runtime::Handle, sync::watch, task::JoinSet};
 
+use self::cores::Cores;
 use crate::{
     admin::{Admin, ClientTimings},
     clock::Clock,
-    config::{Config, Matches},
+    config::{Config, Matches, Runtime},
     net::listener::Listener,
     proxy::Gateway,
     record::Recorder,
@@ -37,7 +39,12 @@ use crate::{
 pub fn main(config: &Config) -> io::Result<ExitCode> {
     log_to_stderr(&config.log_level);
     raise_descriptors();
-    runtime(config.workers)?.block_on(async {
+    let runtime = match config.runtime {
+        Runtime::MultiThread => runtime(config.workers)?,
+        // It only accepts: the cores have threads of their own.
+        Runtime::PerCore => tokio::runtime::Builder::new_current_thread().enable_all().build()?,
+    };
+    runtime.block_on(async {
         let app = App::bind(config)?;
         app.announce(config);
         let stop = Stop::default();
@@ -148,6 +155,8 @@ impl Signals {
 pub struct App {
     gateway: Arc<Gateway>,
     listeners: Vec<Listener>,
+    /// Absent if the runtime that runs this serves the connections as well.
+    cores: Option<Arc<Cores>>,
     admin: Option<Admin>,
     client_timings: Option<ClientTimings>,
     ready: Arc<AtomicBool>,
@@ -216,6 +225,10 @@ impl App {
         let kernel_stamps = config.kernel_stamps;
         let dial = Arc::new(TcpDial { kernel_stamps });
         let gateway = Gateway::new(config, Arc::clone(&recorder), dial, clock).map_err(io::Error::other)?;
+        let cores = match config.runtime {
+            Runtime::MultiThread => None,
+            Runtime::PerCore => Some(Arc::new(Cores::start(gateway.shared().cores())?)),
+        };
         let listeners = config.listeners.iter().map(|listener| Listener::bind(listener, kernel_stamps));
         let listeners = listeners.collect::<io::Result<_>>()?;
         let ready = Arc::new(AtomicBool::new(false));
@@ -225,7 +238,7 @@ impl App {
             config.admin.map(|address| Admin::bind(address, &config.admin_access, recorder, Arc::clone(&ready), clock));
         let admin = admin.transpose()?;
         let drain_timeout = config.limits.drain_timeout;
-        Ok(Self { gateway: Arc::new(gateway), listeners, admin, client_timings, ready, drain_timeout })
+        Ok(Self { gateway: Arc::new(gateway), listeners, cores, admin, client_timings, ready, drain_timeout })
     }
 
     /// Where clients connect, in the configured order, ports chosen by the system included.
@@ -296,11 +309,15 @@ impl App {
         self.ready.store(true, Ordering::Release);
         let server = Server::new(Arc::clone(&self.gateway));
         let closing = watch::Sender::new(false);
-        let mut accepting: JoinSet<JoinSet<()>> =
-            self.listeners.into_iter().map(|listener| accept(listener, server.clone(), closing.subscribe())).collect();
+        let cores = self.cores;
+        let accept = |listener| accept(listener, server.clone(), cores.clone(), closing.subscribe());
+        let mut accepting: JoinSet<JoinSet<()>> = self.listeners.into_iter().map(accept).collect();
         let sweeping = sweep(&self.gateway);
         #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
-        let _watching = delay::Watch::start(Arc::clone(self.gateway.shared()));
+        let _watching = match &cores {
+            None => delay::Watch::start(self.gateway.shared(), [&Handle::current()]),
+            Some(cores) => delay::Watch::start(self.gateway.shared(), cores.runtimes()),
+        };
         let mut asked = stop.stop.subscribe();
         tokio::select! {
             () = sweeping => {}
@@ -314,7 +331,7 @@ impl App {
         while let Some(accepted) = accepting.join_next().await {
             connections.extend(accepted);
         }
-        let under_way = shared.in_flight.load(Ordering::Acquire);
+        let under_way = shared.in_flight();
         tracing::info!(under_way, "stopping: no more requests are taken, streams run on");
         let mut now = stop.now.subscribe();
         let cut = tokio::select! {
@@ -323,13 +340,13 @@ impl App {
             () = tokio::time::sleep(self.drain_timeout) => true,
         };
         if cut {
-            let under_way = shared.in_flight.load(Ordering::Acquire);
+            let under_way = shared.in_flight();
             tracing::warn!(under_way, "stopping: what is under way is cut");
             shared.cut();
             for mut set in connections {
                 set.shutdown().await;
             }
-            while shared.in_flight.load(Ordering::Acquire) > 0 {
+            while shared.in_flight() > 0 {
                 // Tunnels and HTTP/2 streams end in tasks of their own, which the cut has told.
                 tokio::time::sleep(Duration::from_millis(5)).await;
             }
@@ -355,14 +372,25 @@ fn write_out(recorder: &Recorder, stop: &Stop) {
 }
 
 /// Takes connections until asked to stop; gives back those that are still open then.
-async fn accept(listener: Listener, server: Server, mut stop: watch::Receiver<bool>) -> JoinSet<()> {
+async fn accept(
+    listener: Listener,
+    server: Server,
+    cores: Option<Arc<Cores>>,
+    mut stop: watch::Receiver<bool>,
+) -> JoinSet<()> {
     let mut connections = JoinSet::new();
     let stopping = stop.clone();
     loop {
         tokio::select! {
             socket = listener.accept() => {
-                let (server, tls, stop) = (server.clone(), listener.tls.clone(), stopping.clone());
-                connections.spawn(async move { server.serve(socket, tls, stop).await });
+                let (tls, stop) = (listener.tls.clone(), stopping.clone());
+                match &cores {
+                    Some(cores) => cores.serve(&mut connections, socket, &server, tls, stop),
+                    None => {
+                        let server = server.clone();
+                        connections.spawn(async move { server.serve(socket, tls, stop).await });
+                    }
+                }
             }
             Some(_) = connections.join_next() => {}
             _ = stop.wait_for(|stop| *stop) => return connections,
@@ -375,7 +403,7 @@ async fn drained(connections: &mut [JoinSet<()>], shared: &Shared) {
     for set in connections.iter_mut() {
         while set.join_next().await.is_some() {}
     }
-    while shared.in_flight.load(Ordering::Acquire) > 0 {
+    while shared.in_flight() > 0 {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }

@@ -94,6 +94,11 @@ pub struct RunArgs {
     /// Threads that carry the traffic [default: one per core]
     #[arg(long, value_name = "N", env = "STREAMGAUGE_WORKERS", hide_env_values = true)]
     pub workers: Option<String>,
+    /// How those threads share it: `multi-thread`, or `per-core` [default: multi-thread]
+    ///
+    /// By `per-core` each keeps the connections it was given, with connections to the provider of its own.
+    #[arg(long, value_name = "HOW", env = "STREAMGAUGE_RUNTIME", hide_env_values = true)]
+    pub runtime: Option<String>,
     /// Time arrivals by the kernel's own stamps (`true` or `false`), where it gives them: Linux [default: true]
     ///
     /// With `false` bytes count as arrived once they have been read, which on a busy machine is later than they came.
@@ -201,6 +206,7 @@ impl RunArgs {
             tls_cert: one(&self.tls_cert),
             tls_key: one(&self.tls_key),
             workers: one(&self.workers),
+            runtime: one(&self.runtime),
             kernel_stamps: one(&self.kernel_stamps),
             upstreams: many(&self.upstream),
             admin: one(&self.admin),

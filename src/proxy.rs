@@ -64,12 +64,13 @@ impl Gateway {
     /// # Errors
     /// If an upstream's certificates can't be used.
     pub fn new(config: &Config, recorder: Arc<Recorder>, dial: Arc<dyn Dial>, clock: Clock) -> Result<Self, TlsError> {
+        let cores = config.cores();
         let providers = config.upstreams.iter().map(|upstream| {
             let connector = Connector::new(Arc::clone(upstream), Arc::clone(&dial), clock)?;
             Ok(Provider {
                 config: Arc::clone(upstream),
                 handles: recorder.upstream(&upstream.name),
-                pool: Pool::new(connector, upstream.limits.clone(), upstream.http, clock),
+                pool: Pool::new(connector, upstream.limits.clone(), upstream.http, clock, cores),
             })
         });
         Ok(Self {
@@ -77,7 +78,7 @@ impl Gateway {
             routes: RouteTable::new(config),
             limits: config.limits.clone(),
             session_header: config.session_header.clone(),
-            shared: Shared::new(clock, recorder),
+            shared: Shared::new(clock, recorder, cores),
         })
     }
 
@@ -91,9 +92,10 @@ impl Gateway {
         &self.limits
     }
 
-    /// A client's connection, not used yet.
-    pub fn downstream() -> Arc<Downstream> {
+    /// A client's connection, not used yet, and the core that serves it.
+    pub fn downstream(core: usize) -> Arc<Downstream> {
         Arc::new(Downstream {
+            core,
             stats: Arc::new(ConnStats::default()),
             delivered: AtomicStamp::absent(),
             multiplexed: OnceLock::new(),
@@ -165,7 +167,7 @@ impl Gateway {
             own::take_off(body, &parts);
             return Ok(answer(open, own::no_route(&parts), adds));
         };
-        if self.limits.max_in_flight.is_some_and(|most| self.shared.in_flight.load(Ordering::Acquire) > most) {
+        if self.limits.max_in_flight.is_some_and(|most| self.shared.in_flight() > most) {
             own::take_off(body, &parts);
             return Ok(answer(open, own::overloaded(), adds));
         }
@@ -280,7 +282,7 @@ impl Gateway {
             }
             // Pinned here, so that the futures around them don't hold them a second time: an exchange's future stays as
             // long as its connection.
-            let acquire = pin!(provider.pool.acquire(Wanted { http1_only, fresh }, &dialled));
+            let acquire = pin!(provider.pool.acquire(open.core(), Wanted { http1_only, fresh }, &dialled));
             let mut lease = match within(total_at, acquire).await {
                 Some(Ok(lease)) => lease,
                 Some(Err(error)) => {

@@ -17,21 +17,33 @@ use crate::{
     config::Limits,
     net::{BoxIo, MeteredIo, Socket, StampWrites, TracedIo},
     proxy::Gateway,
-    tap::Downstream,
+    tap::{Downstream, Shared},
 };
 
 /// Serves connections; one for all of them.
 #[derive(Clone, Debug)]
 pub struct Server {
     gateway: Arc<Gateway>,
+    core: usize,
     http: auto::Builder<TokioExecutor>,
 }
 
 impl Server {
-    /// A server in front of this gateway.
+    /// A server in front of this gateway, on its first core.
     pub fn new(gateway: Arc<Gateway>) -> Self {
         let http = http(gateway.limits());
-        Self { gateway, http }
+        Self { gateway, core: 0, http }
+    }
+
+    /// The same on another core.
+    #[must_use]
+    pub fn on(&self, core: usize) -> Self {
+        Self { core, ..self.clone() }
+    }
+
+    /// What every exchange shares.
+    pub fn shared(&self) -> &Shared {
+        self.gateway.shared()
     }
 
     /// Serves one connection until it ends. When `stop` turns true, requests under way run on and no further one is
@@ -46,7 +58,7 @@ impl Server {
         mut stop: watch::Receiver<bool>,
     ) {
         let gateway = &self.gateway;
-        let downstream = Gateway::downstream();
+        let downstream = Gateway::downstream(self.core);
         let stats = Arc::clone(&downstream.stats);
         let metered = MeteredIo::new(socket, Arc::clone(&stats), gateway.shared().clock, StampWrites::After);
         let plain: BoxIo = match tls {

@@ -269,7 +269,7 @@ fn help_shows_every_flag_with_its_variable() {
     let help = help.to_string();
     let (options, _) = help.split_once("Examples:").unwrap();
     let flags: Vec<&str> = options.lines().filter_map(|line| line.trim_start().strip_prefix("--")).collect();
-    assert_eq!(flags.len(), 17, "{flags:?}");
+    assert_eq!(flags.len(), 18, "{flags:?}");
     for flag in flags {
         let name = flag.split(' ').next().unwrap();
         let variable = format!("[env: STREAMGAUGE_{}]", name.to_uppercase().replace('-', "_"));
@@ -472,7 +472,7 @@ fn refusals() {
         "streamgauge --upstream h=http://h --listen localhost:8080 --workers 0 --kernel-stamps no --admin x --log-level loud --access-log=",
         "streamgauge --upstream h=http://h --tls-listen 127.0.0.1:1 --tls-cert c.pem",
         "streamgauge --upstream h=http://h --tls-key k.pem",
-        "streamgauge --upstream h=http://h --observe of",
+        "streamgauge --upstream h=http://h --observe of --runtime single",
         "streamgauge --upstream h=http://h --observe off --ask-for-usage",
     ];
     for line in lines {

@@ -118,8 +118,8 @@ impl Walk {
         .expect("a valid configuration");
         let recorder = Arc::new(Recorder::new(&config, clock).expect("no file to open"));
         let handles = recorder.upstream(&"u".into());
-        let shared = Shared::new(clock, Arc::clone(&recorder));
-        let downstream = Gateway::downstream();
+        let shared = Shared::new(clock, Arc::clone(&recorder), 1);
+        let downstream = Gateway::downstream(0);
         let head = clock.now();
         let mut seen =
             Observation::begin(ExchangeId(1), clock.wall(head), Timeline::begin(head), Outcome::GatewayError);

@@ -67,7 +67,7 @@ impl Target {
         let mut dials = tokio::task::JoinSet::new();
         for _ in 0..connections {
             let pool = Arc::clone(&self.pool);
-            dials.spawn(async move { pool.acquire(Wanted::default(), &Dialled::default()).await });
+            dials.spawn(async move { pool.acquire(0, Wanted::default(), &Dialled::default()).await });
         }
         // Given back together: one given back sooner would be lent again instead of another one dialled.
         dials.join_all().await.into_iter().flatten().for_each(Lease::release);
@@ -140,15 +140,15 @@ impl Client {
                 path,
                 headers,
                 fields,
-                pool: Pool::new(connector, upstream.limits.clone(), upstream.http, clock),
+                pool: Pool::new(connector, upstream.limits.clone(), upstream.http, clock, 1),
                 handles: recorder.upstream(&upstream.name),
                 upstream: Arc::clone(upstream),
             })
         });
         let targets = targets.collect::<io::Result<_>>()?;
-        let nobody = Gateway::downstream();
+        let nobody = Gateway::downstream(0);
         nobody.multiplexed.get_or_init(|| true);
-        Ok((Self { shared: Shared::new(clock, recorder), nobody, finished }, targets))
+        Ok((Self { shared: Shared::new(clock, recorder, 1), nobody, finished }, targets))
     }
 
     /// The clock of all marks.
@@ -239,7 +239,7 @@ async fn drive(target: &Target, mut request: Request<Payload>, open: &mut Open, 
         if let Some(exchange) = open.exchange() {
             exchange.attempt(clock.now(), &dialled);
         }
-        let acquired = target.pool.acquire(Wanted { http1_only: false, fresh }, &dialled).await;
+        let acquired = target.pool.acquire(0, Wanted { http1_only: false, fresh }, &dialled).await;
         let mut lease = match acquired {
             Ok(lease) => lease,
             Err(error) => {

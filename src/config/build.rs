@@ -10,7 +10,7 @@ use http::{HeaderName, HeaderValue};
 use toml::de::DeTable;
 
 use super::{
-    AdminAccess, ClientTimings, Config, ConfigError, KeyPair, Limits, Listener, LogTarget, Metrics, Overrides,
+    AdminAccess, ClientTimings, Config, ConfigError, KeyPair, Limits, Listener, LogTarget, Metrics, Overrides, Runtime,
     Workload,
     error::{At, Faults, Written},
     raw::Section,
@@ -69,6 +69,7 @@ fn document(root: &mut Section<'_>, overrides: &Overrides, faults: &Faults<'_>) 
     let metrics = metrics(root, faults);
     let limits = limits(root);
     let workers = workers(root, overrides, faults);
+    let runtime = runtime(root, overrides, faults);
     let kernel_stamps = kernel_stamps(root, overrides, faults);
     let access_log = access_log(root, overrides, faults);
     let log_level = log_level(root, overrides, faults);
@@ -91,6 +92,7 @@ fn document(root: &mut Section<'_>, overrides: &Overrides, faults: &Faults<'_>) 
         recent,
         client_timings: client_timings.map(|written| written.value),
         workers,
+        runtime,
         kernel_stamps,
         upstreams: upstreams?,
         routes: routes?,
@@ -233,6 +235,15 @@ fn workers(root: &mut Section<'_>, overrides: &Overrides, faults: &Faults<'_>) -
     let Some(text) = &overrides.workers else { return written };
     let count = text.parse().ok().filter(|count| (1..=MAX_WORKERS).contains(count));
     faults.take(&At::flag("--workers", text), count.ok_or_else(|| format!("must be from 1 to {MAX_WORKERS}")))
+}
+
+fn runtime(root: &mut Section<'_>, overrides: &Overrides, faults: &Faults<'_>) -> Runtime {
+    const SHAPES: [(&str, Runtime); 2] = [("multi-thread", Runtime::MultiThread), ("per-core", Runtime::PerCore)];
+    let judge = |text: Written<String>| faults.take(&text.at, value::one_of(&text.value, &SHAPES));
+    let written = root.string("runtime").and_then(judge);
+    let flag = overrides.runtime.as_ref();
+    let flag = flag.map(|text| Written { value: text.clone(), at: At::flag("--runtime", text) });
+    flag.and_then(judge).or(written).unwrap_or_default()
 }
 
 fn kernel_stamps(root: &mut Section<'_>, overrides: &Overrides, faults: &Faults<'_>) -> bool {

@@ -2,13 +2,20 @@
 
 use std::{fmt::Display, time::Duration};
 
-use super::{Config, HttpVersion, KeyPair, LogTarget, Matches, Roots, Route, Upstream, Workload};
+use super::{Config, HttpVersion, KeyPair, LogTarget, Matches, Roots, Route, Runtime, Upstream, Workload};
 
 pub(super) fn toml(config: &Config) -> String {
     let mut out = Writer(String::new());
     if let Some(workers) = config.workers {
         out.bare("workers", workers);
     }
+    out.text(
+        "runtime",
+        match config.runtime {
+            Runtime::MultiThread => "multi-thread",
+            Runtime::PerCore => "per-core",
+        },
+    );
     out.bare("kernel_stamps", config.kernel_stamps);
     match &config.access_log {
         None => {}

@@ -38,6 +38,8 @@ pub struct Config {
     pub client_timings: Option<ClientTimings>,
     /// Worker threads; absent means one per core.
     pub workers: Option<usize>,
+    /// How they share the work.
+    pub runtime: Runtime,
     /// Arrivals are stamped by the kernel, where it can.
     pub kernel_stamps: bool,
     /// Providers; at least one, names unique.
@@ -75,6 +77,16 @@ impl Config {
         build::config(text, file, overrides)
     }
 
+    /// How many threads keep the connections they were given, with upstream connections of their own. Of threads that share
+    /// theirs, one.
+    pub fn cores(&self) -> usize {
+        let all = || std::thread::available_parallelism().map_or(1, usize::from);
+        match self.runtime {
+            Runtime::MultiThread => 1,
+            Runtime::PerCore => self.workers.unwrap_or_else(all),
+        }
+    }
+
     /// The whole configuration as TOML, defaults written out. It holds no secret: keys stay in their files, and a URL
     /// with a user part or a query is refused before it gets here. Reading it gives an equal configuration.
     pub fn effective_toml(&self) -> String {
@@ -92,6 +104,7 @@ pub struct Overrides {
     pub tls_cert: Option<String>,
     pub tls_key: Option<String>,
     pub workers: Option<String>,
+    pub runtime: Option<String>,
     pub kernel_stamps: Option<String>,
     /// `[NAME=]URL`, each. One alone serves every path; of several each must have a name and serves the paths under
     /// `/NAME`, which is taken off.
@@ -109,6 +122,16 @@ pub struct Overrides {
     pub server_timing: bool,
     /// Every route adds the exchange's id; without it each says for itself.
     pub exchange_id: bool,
+}
+
+/// How worker threads share the work.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum Runtime {
+    /// What a connection has to do is done by whichever thread is free.
+    #[default]
+    MultiThread,
+    /// Each thread has connections of its own, to both sides.
+    PerCore,
 }
 
 /// One address clients connect to.

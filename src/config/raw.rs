@@ -21,7 +21,8 @@ use super::{
 
 /// Keys of the top that are no sections. TOML puts a key that follows a section's head into that section, which is the
 /// usual way for these to get lost.
-const TOP_KEYS: [&str; 6] = ["listen", "workers", "kernel_stamps", "access_log", "log_level", "session_header"];
+const TOP_KEYS: [&str; 7] =
+    ["listen", "workers", "runtime", "kernel_stamps", "access_log", "log_level", "session_header"];
 
 /// One table of the document.
 #[derive(Debug)]

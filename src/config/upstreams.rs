@@ -51,7 +51,7 @@ const OBSERVE: [(&str, bool); 2] = [("on", true), ("off", false)];
 fn observe_flag(overrides: &Overrides, faults: &Faults<'_>) -> Option<bool> {
     let text = overrides.observe.as_ref()?;
     let at = At::flag("--observe", text);
-    let observe = faults.take(&at, choice(text, &OBSERVE))?;
+    let observe = faults.take(&at, value::one_of(text, &OBSERVE))?;
     let measured = [
         ("--ask-for-usage", overrides.ask_for_usage),
         ("--server-timing", overrides.server_timing),
@@ -180,13 +180,7 @@ fn one_of<T: Copy>(
     faults: &Faults<'_>,
 ) -> Option<T> {
     let written = section.string(key)?;
-    faults.take(&written.at, choice(&written.value, choices))
-}
-
-fn choice<T: Copy>(written: &str, choices: &[(&str, T)]) -> Result<T, String> {
-    let chosen = choices.iter().find(|(name, _)| *name == written).map(|(_, value)| *value);
-    let names: Vec<String> = choices.iter().map(|(name, _)| format!("{name:?}")).collect();
-    chosen.ok_or_else(|| format!("must be one of {}", names.join(", ")))
+    faults.take(&written.at, value::one_of(&written.value, choices))
 }
 
 fn models(section: &mut Section<'_>, faults: &Faults<'_>) -> Vec<String> {

@@ -206,6 +206,13 @@ pub(super) fn log_filter(text: &str) -> Result<String, String> {
     Ok(text.to_owned())
 }
 
+/// One of several words.
+pub(super) fn one_of<T: Copy>(written: &str, choices: &[(&str, T)]) -> Result<T, String> {
+    let chosen = choices.iter().find(|(name, _)| *name == written).map(|(_, value)| *value);
+    let names: Vec<String> = choices.iter().map(|(name, _)| format!("{name:?}")).collect();
+    chosen.ok_or_else(|| format!("must be one of {}", names.join(", ")))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -16,7 +16,6 @@ use std::{
     io,
     net::{Ipv4Addr, SocketAddr},
     process::ExitCode,
-    sync::atomic::Ordering,
     time::Duration,
 };
 
@@ -160,7 +159,7 @@ async fn sleep_for(duration: Option<Duration>) {
 
 /// Clients have read their answers a moment before the gauge books them.
 async fn settled(shared: &Shared) {
-    while shared.in_flight.load(Ordering::Acquire) > 0 {
+    while shared.in_flight() > 0 {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }

@@ -53,6 +53,22 @@ impl Socket {
         if stamped { Self::Stamped(stream) } else { Self::Tcp(stream) }
     }
 
+    /// Takes it off the runtime that made it. What is given puts it on the one that calls it.
+    ///
+    /// # Errors
+    /// If the system refuses, here or there.
+    pub fn take_off(self) -> io::Result<impl FnOnce() -> io::Result<Self> + Send> {
+        let taken = match self {
+            Self::Stamped(stream) => Ok((stream.into_std()?, true)),
+            Self::Tcp(stream) => Ok((stream.into_std()?, false)),
+            Self::Other(io) => Err(io),
+        };
+        Ok(move || match taken {
+            Ok((stream, stamped)) => Ok(Self::tcp(TcpStream::from_std(stream)?, stamped)),
+            Err(io) => Ok(Self::Other(io)),
+        })
+    }
+
     /// Reads, and says when the kernel received the last of what was read; absent if it does not say. Given the time, it
     /// reads no further than the first of several segments that have lain there.
     ///

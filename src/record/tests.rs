@@ -51,6 +51,7 @@ fn config(upstreams: Vec<Arc<Upstream>>) -> Config {
         admin_access: crate::config::AdminAccess::default(),
         client_timings: None,
         workers: None,
+        runtime: crate::config::Runtime::MultiThread,
         kernel_stamps: true,
         upstreams,
         routes: Vec::new(),

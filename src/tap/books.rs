@@ -33,15 +33,37 @@ pub struct Shared {
     pub recorder: Arc<Recorder>,
     cutting: watch::Sender<bool>,
     ids: Ids,
-    /// Exchanges under way.
-    pub in_flight: AtomicUsize,
+    /// Exchanges under way, by core.
+    in_flight: Box<[Line]>,
 }
 
+/// A counter that no other core's is next to: writing it takes nothing from them.
+#[derive(Default, Debug)]
+#[repr(align(128))]
+struct Line(AtomicUsize);
+
 impl Shared {
-    /// Nothing is under way yet.
-    pub fn new(clock: Clock, recorder: Arc<Recorder>) -> Arc<Self> {
-        let (cutting, ids, in_flight) = (watch::Sender::new(false), Ids::new(), AtomicUsize::new(0));
+    /// Nothing is under way yet, on none of so many cores.
+    pub fn new(clock: Clock, recorder: Arc<Recorder>, cores: usize) -> Arc<Self> {
+        let (cutting, ids) = (watch::Sender::new(false), Ids::new());
+        let in_flight = (0..cores).map(|_| Line::default()).collect();
         Arc::new(Self { clock, recorder, cutting, ids, in_flight })
+    }
+
+    /// Exchanges under way.
+    pub fn in_flight(&self) -> usize {
+        // One that ends while this adds up is counted or not; none is counted twice.
+        self.in_flight.iter().map(|core| core.0.load(Ordering::Acquire)).sum()
+    }
+
+    /// How many threads keep the connections they were given.
+    pub fn cores(&self) -> usize {
+        self.in_flight.len()
+    }
+
+    /// Those of them on this core.
+    pub fn in_flight_on(&self, core: usize) -> usize {
+        self.in_flight[core].0.load(Ordering::Acquire)
     }
 
     /// What is known of an exchange at its beginning. Until it ends, it would be our own fault.
@@ -99,6 +121,8 @@ pub struct Downstream {
     pub stats: Arc<ConnStats>,
     /// Departure of the last response's end on it; the next exchange does not begin before.
     pub delivered: AtomicStamp,
+    /// The core that serves it.
+    pub core: usize,
     /// It carries many exchanges at once (HTTP/2), so socket stamps can't be told apart by exchange.
     pub multiplexed: OnceLock<bool>,
 }
@@ -121,7 +145,7 @@ impl Open {
 
     /// Takes charge of a request of which only what its forwarding needs is known: it is in flight, and leaves no record.
     pub fn unobserved(upload: Arc<Upload>, shared: Arc<Shared>, downstream: Arc<Downstream>) -> Self {
-        let shared = Counted::new(shared);
+        let shared = Counted::new(shared, downstream.core);
         let before = (downstream.stats.pending_until(shared.clock.now()), downstream.stats.stalls());
         let (departing, upstream, pending_at_end) = (None, None, None);
         let (exchange, looked) = (None, false);
@@ -145,7 +169,12 @@ impl Open {
 
     /// What its exchange shares with all others.
     pub const fn shared(&self) -> &Arc<Shared> {
-        &self.shared.0
+        &self.shared.shared
+    }
+
+    /// The core that serves its client.
+    pub fn core(&self) -> usize {
+        self.downstream.core
     }
 
     /// What the client's socket sees.
@@ -259,12 +288,15 @@ impl Open {
 }
 
 /// What all share, by one that is in flight: until it is dropped, also when a listener panics, else nobody could ever drain.
-pub(super) struct Counted(Arc<Shared>);
+pub(super) struct Counted {
+    shared: Arc<Shared>,
+    core: usize,
+}
 
 impl Counted {
-    fn new(shared: Arc<Shared>) -> Self {
-        shared.in_flight.fetch_add(1, Ordering::AcqRel);
-        Self(shared)
+    fn new(shared: Arc<Shared>, core: usize) -> Self {
+        shared.in_flight[core].0.fetch_add(1, Ordering::AcqRel);
+        Self { shared, core }
     }
 }
 
@@ -272,13 +304,13 @@ impl Deref for Counted {
     type Target = Shared;
 
     fn deref(&self) -> &Shared {
-        &self.0
+        &self.shared
     }
 }
 
 impl Drop for Counted {
     fn drop(&mut self) {
-        self.0.in_flight.fetch_sub(1, Ordering::AcqRel);
+        self.shared.in_flight[self.core].0.fetch_sub(1, Ordering::AcqRel);
     }
 }
 

@@ -30,12 +30,17 @@ pub struct Pool<B> {
     connector: Connector,
     clock: Clock,
     limits: UpstreamLimits,
-    idle: Mutex<Vec<Idle<B>>>,
-    shared: Mutex<Vec<Shared<B>>>,
+    cores: Box<[Core<B>]>,
     /// The upstream's last connection spoke HTTP/2: exchanges then wait for the one that dials instead of dialling too.
     speaks_http2: AtomicBool,
-    dialling: tokio::sync::Mutex<()>,
     permits: Option<Permits>,
+}
+
+/// The connections that one core made: what they carry runs there.
+struct Core<B> {
+    idle: Mutex<Vec<Idle<B>>>,
+    shared: Mutex<Vec<Shared<B>>>,
+    dialling: tokio::sync::Mutex<()>,
 }
 
 /// Bounds the exchanges on connections, and thereby the connections: one each by HTTP/1.1, as many as fit by HTTP/2.
@@ -90,6 +95,7 @@ pub struct Lease<B> {
     born: Stamp,
     retired: bool,
     pool: Arc<Pool<B>>,
+    core: usize,
     used: Option<Used>,
     _permit: Option<OwnedSemaphorePermit>,
 }
@@ -135,8 +141,16 @@ where
     B::Data: Send,
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
-    /// An empty pool over a connector.
-    pub fn new(connector: Connector, limits: UpstreamLimits, http: HttpVersion, clock: Clock) -> Arc<Self> {
+    /// An empty pool over a connector, for exchanges on so many cores.
+    pub fn new(
+        connector: Connector,
+        limits: UpstreamLimits,
+        http: HttpVersion,
+        clock: Clock,
+        cores: usize,
+    ) -> Arc<Self> {
+        let core =
+            |_| Core { idle: Mutex::default(), shared: Mutex::default(), dialling: tokio::sync::Mutex::default() };
         let permits = limits.max_connections.map(|connections| Permits {
             free: Arc::new(Semaphore::new(connections)),
             connections,
@@ -146,10 +160,8 @@ where
             connector,
             clock,
             limits,
-            idle: Mutex::default(),
-            shared: Mutex::default(),
+            cores: (0..cores).map(core).collect(),
             speaks_http2: AtomicBool::new(http == HttpVersion::Http2),
-            dialling: tokio::sync::Mutex::default(),
             permits,
         });
         if http == HttpVersion::Http2 {
@@ -170,17 +182,18 @@ where
         }
     }
 
-    /// A connection: one that idles or is shared, else a fresh one, whose timings go into `dialled` as they happen.
+    /// A connection for an exchange on this core: one that idles or is shared, else a fresh one, whose timings go into
+    /// `dialled` as they happen. One of another core's only if that has no use for it, or if connections are limited.
     ///
     /// # Errors
     /// Where and how connecting failed; `timed_out` with stage `Pool` if no connection became free in time.
     ///
     /// # Cancel safety
     /// Dropping the future leaves the pool as it was and closes what was being dialled.
-    pub async fn acquire(self: &Arc<Self>, wanted: Wanted, dialled: &Dialled) -> Result<Lease<B>, Error> {
+    pub async fn acquire(self: &Arc<Self>, core: usize, wanted: Wanted, dialled: &Dialled) -> Result<Lease<B>, Error> {
         let permit = self.permit().await?;
         if !wanted.fresh
-            && let Some(lease) = self.reuse(wanted).await
+            && let Some(lease) = self.reuse(core, wanted).await
         {
             return Ok(Lease { _permit: permit, ..lease });
         }
@@ -188,20 +201,22 @@ where
             // Waiting for someone else's dial is waiting for a connection: the same limit holds for both together.
             let turn = self.limits.connect;
             let started = self.clock.now();
-            let Ok(_turn) = tokio::time::timeout(turn, self.dialling.lock()).await else {
+            // Where connections are limited, one core's dial may be for all.
+            let dialling = &self.cores[if self.permits.is_some() { 0 } else { core }].dialling;
+            let Ok(_turn) = tokio::time::timeout(turn, dialling.lock()).await else {
                 return Err(Error::timed_out(Stage::Http));
             };
             // The one before us may have brought a connection for us too.
-            match self.share() {
+            match self.share(core) {
                 Some(lease) if !wanted.fresh => lease,
                 _ => {
                     let waited = self.clock.now().since(started);
-                    Box::pin(self.dial(wanted, turn.saturating_sub(waited.into()), dialled)).await?
+                    Box::pin(self.dial(core, wanted, turn.saturating_sub(waited.into()), dialled)).await?
                 }
             }
         } else {
             // Boxed: a dial is rare, and its future would make every exchange's larger by 2.6 KiB.
-            Box::pin(self.dial(wanted, self.limits.connect, dialled)).await?
+            Box::pin(self.dial(core, wanted, self.limits.connect, dialled)).await?
         };
         Ok(Lease { _permit: permit, ..lease })
     }
@@ -216,27 +231,29 @@ where
         Ok(permit.ok())
     }
 
-    async fn reuse(self: &Arc<Self>, wanted: Wanted) -> Option<Lease<B>> {
+    async fn reuse(self: &Arc<Self>, core: usize, wanted: Wanted) -> Option<Lease<B>> {
         if !wanted.http1_only
-            && let Some(lease) = self.share()
+            && let Some(lease) = self.share(core)
         {
             return Some(lease);
         }
-        while let Some(Idle { mut sender, facts, .. }) = self.pop() {
+        while let Some((home, Idle { mut sender, facts, .. })) =
+            self.pop(core).map(|own| (core, own)).or_else(|| self.borrow(core))
+        {
             // Its last answer may have ended this instant, with the connection's own task not there yet: ask again.
             // A dead one says so here, before it has taken the request. One that still sends a request that was
             // answered early may never get rid of it.
             if sender.is_ready() || matches!(tokio::time::timeout(SETTLED, sender.ready()).await, Ok(Ok(()))) {
-                return Some(self.lease(Sender::Http1(sender), facts, None));
+                return Some(self.lease(home, Sender::Http1(sender), facts, None));
             }
         }
         None
     }
 
     /// The newest idle connection that is alive and young enough; closes those that are not.
-    fn pop(&self) -> Option<Idle<B>> {
+    fn pop(&self, core: usize) -> Option<Idle<B>> {
         let now = self.clock.now();
-        let mut idle = lock(&self.idle);
+        let mut idle = lock(&self.cores[core].idle);
         while let Some(candidate) = idle.pop() {
             if self.worth_keeping(&candidate, now) {
                 return Some(candidate);
@@ -245,20 +262,40 @@ where
         None
     }
 
+    /// An idle connection of another core's, the one it would use last, and which core's. Their wake-ups cross over to it, so
+    /// only one that has not been needed there for a while, or if connections are limited.
+    fn borrow(&self, core: usize) -> Option<(usize, Idle<B>)> {
+        let now = self.clock.now();
+        let others = (0..self.cores.len()).filter(|other| *other != core);
+        others
+            .filter_map(|other| {
+                let mut idle = lock(&self.cores[other].idle);
+                idle.retain(|one| self.worth_keeping(one, now));
+                let spare = |one: &Idle<B>| self.permits.is_some() || !within(one.since, SPARE, now);
+                idle.first().is_some_and(spare).then(|| (other, idle.remove(0)))
+            })
+            .next()
+    }
+
     fn worth_keeping(&self, idle: &Idle<B>, now: Stamp) -> bool {
         !idle.sender.is_closed()
             && within(idle.since, self.limits.idle_connection, now)
             && within(idle.facts.born, self.limits.max_connection_age, now)
     }
 
-    /// Room on an HTTP/2 connection.
-    fn share(self: &Arc<Self>) -> Option<Lease<B>> {
+    /// Room on an HTTP/2 connection; on another core's only if connections are limited.
+    fn share(self: &Arc<Self>, core: usize) -> Option<Lease<B>> {
+        let others = (0..self.cores.len()).filter(|other| *other != core && self.permits.is_some());
+        std::iter::once(core).chain(others).find_map(|core| self.share_of(core))
+    }
+
+    fn share_of(self: &Arc<Self>, core: usize) -> Option<Lease<B>> {
         let now = self.clock.now();
-        let mut shared = lock(&self.shared);
+        let mut shared = lock(&self.cores[core].shared);
         shared.retain(|one| self.worth_sharing(one, now));
         let room = self.limits.max_streams_per_connection;
         let one = shared.iter().find(|one| one.sender.is_ready() && one.uses.active.load(Ordering::Acquire) < room)?;
-        Some(self.lease(Sender::Http2(one.sender.clone()), one.facts.clone(), Some(&one.uses)))
+        Some(self.lease(core, Sender::Http2(one.sender.clone()), one.facts.clone(), Some(&one.uses)))
     }
 
     fn worth_sharing(&self, one: &Shared<B>, now: Stamp) -> bool {
@@ -269,7 +306,13 @@ where
             && within(one.facts.born, self.limits.max_connection_age, now)
     }
 
-    async fn dial(self: &Arc<Self>, wanted: Wanted, limit: Duration, dialled: &Dialled) -> Result<Lease<B>, Error> {
+    async fn dial(
+        self: &Arc<Self>,
+        core: usize,
+        wanted: Wanted,
+        limit: Duration,
+        dialled: &Dialled,
+    ) -> Result<Lease<B>, Error> {
         let connect = self.connector.connect(wanted.http1_only, dialled);
         let connected = match tokio::time::timeout(limit, connect).await {
             Ok(connected) => connected,
@@ -288,16 +331,16 @@ where
             self.widen();
             let uses = Arc::new(Uses::default());
             let shared = Shared { sender: sender.clone(), facts: facts.clone(), uses: Arc::clone(&uses) };
-            lock(&self.shared).push(shared);
+            lock(&self.cores[core].shared).push(shared);
             Some(uses)
         } else {
             None
         };
-        let lease = self.lease(sender, facts, uses.as_ref());
+        let lease = self.lease(core, sender, facts, uses.as_ref());
         Ok(Lease { reused: false, timings: Some(timings), ..lease })
     }
 
-    fn lease(self: &Arc<Self>, sender: Sender<B>, facts: Facts, uses: Option<&Arc<Uses>>) -> Lease<B> {
+    fn lease(self: &Arc<Self>, core: usize, sender: Sender<B>, facts: Facts, uses: Option<&Arc<Uses>>) -> Lease<B> {
         let used = uses.map(|uses| Used::begin(uses, self.clock));
         Lease {
             sender,
@@ -307,6 +350,7 @@ where
             born: facts.born,
             retired: false,
             pool: Arc::clone(self),
+            core,
             used,
             _permit: None,
         }
@@ -315,13 +359,10 @@ where
     /// Closes what idled or lived too long. Called now and then; exchanges do not depend on it.
     pub fn sweep(&self) {
         let now = self.clock.now();
-        lock(&self.idle).retain(|idle| self.worth_keeping(idle, now));
-        lock(&self.shared).retain(|one| self.worth_sharing(one, now));
-    }
-
-    /// Connections that idle now, HTTP/1.1 only.
-    pub fn idle(&self) -> usize {
-        lock(&self.idle).len()
+        for core in &self.cores {
+            lock(&core.idle).retain(|idle| self.worth_keeping(idle, now));
+            lock(&core.shared).retain(|one| self.worth_sharing(one, now));
+        }
     }
 }
 
@@ -347,7 +388,7 @@ impl<B> Lease<B> {
         {
             let since = self.pool.clock.now();
             let facts = Facts { stats: self.stats, born: self.born };
-            lock(&self.pool.idle).push(Idle { sender, facts, since });
+            lock(&self.pool.cores[self.core].idle).push(Idle { sender, facts, since });
         }
         drop(self.used);
     }
@@ -355,6 +396,9 @@ impl<B> Lease<B> {
 
 /// A connection whose exchange has ended is ready for the next one by then, or not worth waiting for.
 const SETTLED: Duration = Duration::from_millis(5);
+
+/// What idled for so long is not needed where it is.
+const SPARE: Duration = Duration::from_secs(1);
 
 /// Whether less than `limit` has passed since `since`.
 fn within(since: Stamp, limit: Duration, now: Stamp) -> bool {

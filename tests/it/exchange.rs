@@ -2,7 +2,7 @@
 //! stages that add up, nothing negative, no panic.
 
 use std::{
-    sync::{Arc, Mutex, atomic::Ordering},
+    sync::{Arc, Mutex},
     time::SystemTime,
 };
 
@@ -29,15 +29,15 @@ async fn a_listener_that_panics_leaves_nothing_in_flight() {
     let clock = Clock::start();
     let recorder = Recorder::new(&config, clock).expect("no file to open");
     let recorder = Arc::new(recorder.with_listener(Box::new(|_| panic!("on purpose"))));
-    let shared = Shared::new(clock, Arc::clone(&recorder));
+    let shared = Shared::new(clock, Arc::clone(&recorder), 1);
     let now = clock.now();
     let seen = Observation::begin(ExchangeId(1), SystemTime::UNIX_EPOCH, Timeline::begin(now), Outcome::GatewayError);
     let exchange = Exchange::begin(seen, recorder, None, Arc::default(), Marked::default());
-    let open = Open::new(exchange, Arc::clone(&shared), Gateway::downstream());
-    assert_eq!(shared.in_flight.load(Ordering::Acquire), 1);
+    let open = Open::new(exchange, Arc::clone(&shared), Gateway::downstream(0));
+    assert_eq!(shared.in_flight(), 1);
     let closed = tokio::spawn(async move { open.close(Cause::Ended) }).await;
     assert!(closed.is_err_and(|error| error.is_panic()));
-    assert_eq!(shared.in_flight.load(Ordering::Acquire), 0);
+    assert_eq!(shared.in_flight(), 0);
 }
 
 /// Something that happens to an exchange.

@@ -13,6 +13,7 @@ mod backpressure;
 mod bad_input;
 mod client_timings;
 mod compressed;
+mod cores;
 mod corpus;
 mod exchange;
 mod floors;

@@ -1,10 +1,6 @@
 //! Every way an exchange can end: one record each, with the right outcome, limit and answer, and nothing left in flight.
 
-use std::{
-    io,
-    net::SocketAddr,
-    sync::{Arc, atomic::Ordering},
-};
+use std::{io, net::SocketAddr, sync::Arc};
 
 use streamgauge::{
     config::{Matches, Upstream},
@@ -25,7 +21,7 @@ impl World {
     async fn only_record(&mut self) -> Observation {
         let record = self.record().await;
         stages(&record);
-        assert_eq!(self.gateway.shared().in_flight.load(Ordering::Acquire), 0);
+        assert_eq!(self.gateway.shared().in_flight(), 0);
         self.assert_no_record();
         record
     }

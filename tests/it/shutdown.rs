@@ -4,7 +4,6 @@ use std::{
     io::{Read as _, Write as _},
     net::{SocketAddr, TcpListener, TcpStream},
     process::{Child, Command, Stdio},
-    sync::atomic::Ordering,
     time::Duration,
 };
 
@@ -55,22 +54,26 @@ async fn what_the_deadline_cuts_is_drained() {
     assert_eq!(stages(&record), [("tail", 100)]);
     assert!(!client.rest().await.ends_with(LAST_CHUNK.as_bytes()), "an abort");
     assert!(up.rest().await.is_empty(), "the upstream is let go");
-    assert_eq!(world.gateway.shared().in_flight.load(Ordering::Acquire), 0);
+    assert_eq!(world.gateway.shared().in_flight(), 0);
 }
 
 // === real sockets ===
 
-fn configuration(upstream: SocketAddr, drain_timeout: &str) -> Config {
+fn configuration(upstream: SocketAddr, drain_timeout: &str, runtime: &str) -> Config {
     let text = format!("[limits]\ndrain_timeout = \"{drain_timeout}\"\n");
     let overrides = Overrides {
         listen: vec!["127.0.0.1:0".to_owned()],
         upstreams: vec![format!("up=http://{upstream}")],
         admin: Some("127.0.0.1:0".to_owned()),
         log_level: Some("off".to_owned()),
+        runtime: Some(runtime.to_owned()),
         ..Overrides::default()
     };
     Config::from_toml(&text, std::path::Path::new(""), &overrides).expect("a valid configuration")
 }
+
+/// How threads share the work: a stop is the same.
+const RUNTIMES: [&str; 2] = ["multi-thread", "per-core"];
 
 /// A gauge on real sockets with one stream under way.
 struct Live {
@@ -83,9 +86,9 @@ struct Live {
 }
 
 impl Live {
-    async fn streaming(drain_timeout: &str) -> Self {
+    async fn streaming(drain_timeout: &str, runtime: &str) -> Self {
         let listener = net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let app = App::bind(&configuration(listener.local_addr().unwrap(), drain_timeout)).unwrap();
+        let app = App::bind(&configuration(listener.local_addr().unwrap(), drain_timeout, runtime)).unwrap();
         let (address, admin) = (app.addresses()[0], app.admin_address().unwrap());
         let stop = Stop::default();
         let running = tokio::spawn(app.run(stop.clone()));
@@ -108,31 +111,37 @@ async fn ready(admin: SocketAddr) -> String {
 
 #[tokio::test]
 async fn readiness_goes_first_and_the_stream_ends_in_its_own_time() {
-    let mut live = Live::streaming("15min").await;
-    live.stop.drain();
-    refuses(live.address).await;
-    assert!(ready(live.admin).await.starts_with("HTTP/1.1 503 "), "not ready once its listener is closed");
-    live.up.send(format!("{}{LAST_CHUNK}", chunk(&chat_end(1, 1)))).await;
-    live.client.read_to(LAST_CHUNK).await;
-    live.running.await.unwrap();
+    for runtime in RUNTIMES {
+        let mut live = Live::streaming("15min", runtime).await;
+        live.stop.drain();
+        refuses(live.address).await;
+        assert!(ready(live.admin).await.starts_with("HTTP/1.1 503 "), "not ready once its listener is closed");
+        live.up.send(format!("{}{LAST_CHUNK}", chunk(&chat_end(1, 1)))).await;
+        live.client.read_to(LAST_CHUNK).await;
+        live.running.await.unwrap();
+    }
 }
 
 #[tokio::test]
 async fn a_second_stop_cuts() {
-    let mut live = Live::streaming("15min").await;
-    live.stop.drain();
-    refuses(live.address).await;
-    live.stop.now();
-    assert!(!live.client.rest().await.ends_with(LAST_CHUNK.as_bytes()));
-    live.running.await.unwrap();
+    for runtime in RUNTIMES {
+        let mut live = Live::streaming("15min", runtime).await;
+        live.stop.drain();
+        refuses(live.address).await;
+        live.stop.now();
+        assert!(!live.client.rest().await.ends_with(LAST_CHUNK.as_bytes()));
+        live.running.await.unwrap();
+    }
 }
 
 #[tokio::test]
 async fn the_drain_s_deadline_cuts() {
-    let mut live = Live::streaming("50ms").await;
-    live.stop.drain();
-    assert!(!live.client.rest().await.ends_with(LAST_CHUNK.as_bytes()));
-    live.running.await.unwrap();
+    for runtime in RUNTIMES {
+        let mut live = Live::streaming("50ms", runtime).await;
+        live.stop.drain();
+        assert!(!live.client.rest().await.ends_with(LAST_CHUNK.as_bytes()));
+        live.running.await.unwrap();
+    }
 }
 
 // === the program itself ===
@@ -150,11 +159,16 @@ impl Drop for Program {
 #[cfg(unix)]
 #[test]
 fn a_signal_drains_the_program_and_its_log_has_the_stream() {
+    RUNTIMES.into_iter().for_each(drained_by_a_signal);
+}
+
+#[cfg(unix)]
+fn drained_by_a_signal(runtime: &str) {
     let upstream = TcpListener::bind("127.0.0.1:0").unwrap();
     let mut program = Program(
         Command::new(env!("CARGO_BIN_EXE_streamgauge"))
             .args(["--listen", "127.0.0.1:0", "--admin", "off", "--access-log", "-", "--log-level", "info"])
-            .args(["--upstream", &format!("up=http://{}", upstream.local_addr().unwrap())])
+            .args(["--upstream", &format!("up=http://{}", upstream.local_addr().unwrap()), "--runtime", runtime])
             .env("NO_COLOR", "1")
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())

@@ -58,7 +58,7 @@ fn tunnel(work: impl FnOnce(&mut Turns<'_>)) -> Left {
     let recorder = Recorder::new(&config(), clock).unwrap();
     let recorder = recorder.with_listener(Box::new(move |record| listener.lock().unwrap().push(record.clone())));
     let recorder = Arc::new(recorder);
-    let shared = Shared::new(clock, Arc::clone(&recorder));
+    let shared = Shared::new(clock, Arc::clone(&recorder), 1);
     let mut seen = shared.begin(at(1));
     (seen.dialect, seen.trace_id) = (Dialect::Realtime, Some("trace".into()));
     let handles = recorder.upstream(&"u".into());

@@ -136,6 +136,11 @@ impl Live {
         self.shared.recorder.encode(false, self.clock.now())
     }
 
+    /// What its exchanges share.
+    pub fn shared(&self) -> &Shared {
+        &self.shared
+    }
+
     /// The record of the next finished exchange.
     pub async fn record(&mut self) -> Observation {
         let record = tokio::time::timeout(PATIENCE, self.records.recv()).await.expect("a record comes");

@@ -5,7 +5,8 @@ use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 use streamgauge::{
     clock::Clock,
     config::{
-        Adds, AdminAccess, Config, HttpVersion, Limits, Matches, Metrics, Roots, Route, Upstream, UpstreamLimits,
+        Adds, AdminAccess, Config, HttpVersion, Limits, Matches, Metrics, Roots, Route, Runtime, Upstream,
+        UpstreamLimits,
     },
     net::{BoxIo, Socket},
     observation::Observation,
@@ -118,6 +119,14 @@ impl World {
         Peer::new(Box::new(ours))
     }
 
+    /// A client connects, and this core serves it.
+    pub fn client_on(&self, core: usize) -> Peer {
+        let (ours, theirs) = tokio::io::duplex(self.pipe);
+        let (server, stop) = (self.server.on(core), self.stop.subscribe());
+        tokio::spawn(async move { server.serve(Socket::Other(Box::new(theirs)), None, stop).await });
+        Peer::new(Box::new(ours))
+    }
+
     /// A client connects with TLS.
     pub fn client_of(&self, tls: Arc<rustls::ServerConfig>) -> Peer {
         let (ours, theirs) = tokio::io::duplex(self.pipe);
@@ -138,7 +147,7 @@ impl World {
 
     /// Exchanges under way.
     pub fn in_flight(&self) -> usize {
-        self.gateway.shared().in_flight.load(std::sync::atomic::Ordering::Acquire)
+        self.gateway.shared().in_flight()
     }
 
     /// A client of its own sends this request, and a fresh connection to the upstream brings it to its last bytes.
@@ -270,6 +279,7 @@ pub fn config(upstreams: Vec<Arc<Upstream>>) -> Config {
         admin_access: AdminAccess::default(),
         client_timings: None,
         workers: None,
+        runtime: Runtime::MultiThread,
         kernel_stamps: true,
         upstreams,
         routes: vec![Route {
