@@ -384,12 +384,11 @@ async fn accept(
         tokio::select! {
             socket = listener.accept() => {
                 let (tls, stop) = (listener.tls.clone(), stopping.clone());
-                match &cores {
-                    Some(cores) => cores.serve(&mut connections, socket, &server, tls, stop),
-                    None => {
-                        let server = server.clone();
-                        connections.spawn(async move { server.serve(socket, tls, stop).await });
-                    }
+                if let Some(cores) = &cores {
+                    cores.serve(&mut connections, socket, &server, tls, stop);
+                } else {
+                    let server = server.clone();
+                    connections.spawn(async move { server.serve(socket, tls, stop).await });
                 }
             }
             Some(_) = connections.join_next() => {}

@@ -266,15 +266,13 @@ where
     /// only one that has not been needed there for a while, or if connections are limited.
     fn borrow(&self, core: usize) -> Option<(usize, Idle<B>)> {
         let now = self.clock.now();
-        let others = (0..self.cores.len()).filter(|other| *other != core);
-        others
-            .filter_map(|other| {
-                let mut idle = lock(&self.cores[other].idle);
-                idle.retain(|one| self.worth_keeping(one, now));
-                let spare = |one: &Idle<B>| self.permits.is_some() || !within(one.since, SPARE, now);
-                idle.first().is_some_and(spare).then(|| (other, idle.remove(0)))
-            })
-            .next()
+        let mut others = (0..self.cores.len()).filter(|other| *other != core);
+        others.find_map(|other| {
+            let mut idle = lock(&self.cores[other].idle);
+            idle.retain(|one| self.worth_keeping(one, now));
+            let spare = |one: &Idle<B>| self.permits.is_some() || !within(one.since, SPARE, now);
+            idle.first().is_some_and(spare).then(|| (other, idle.remove(0)))
+        })
     }
 
     fn worth_keeping(&self, idle: &Idle<B>, now: Stamp) -> bool {
