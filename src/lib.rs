@@ -81,6 +81,7 @@ pub mod figures;
 pub mod forward;
 pub mod framing;
 pub mod health;
+pub mod http1;
 pub mod metrics;
 pub mod net;
 pub mod observation;

@@ -18,19 +18,18 @@ use std::{
 use bytes::Bytes;
 use http::{StatusCode, Version};
 use http_body::{Body, Frame, SizeHint};
-use hyper::body::Incoming;
 use tokio::{sync::oneshot, time::Sleep};
 
 pub use self::{
     books::{Departing, Downstream, Open, Shared},
-    request::{Continue, RequestBody, RequestParts, RequestTap},
+    request::{Asking, Continue, RequestBody, RequestParts, RequestTap},
 };
 use crate::{
     clock::{Nanos, Stamp},
     exchange::{Cause, Exchange},
     net::{ConnStats, STALL},
     observation::Limit,
-    upstream::Lease,
+    upstream::{AnswerBody, Lease},
 };
 
 /// What a body fails with: an error of its inner body, or a limit of ours.
@@ -38,8 +37,8 @@ pub type BodyError = Box<dyn std::error::Error + Send + Sync>;
 
 /// The response's body on its way to the client. Owns the exchange and its upstream connection.
 ///
-/// `B` is the body it taps: hyper's in life, a scripted one in the benchmark of the hot path.
-pub struct ResponseTap<B = Incoming> {
+/// `B` is the body it taps: an upstream's in life, a scripted one in the benchmark of the hot path.
+pub struct ResponseTap<B = AnswerBody<RequestBody>> {
     source: Source<B>,
     open: Option<Open>,
     lease: Option<Lease<RequestBody>>,

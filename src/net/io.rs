@@ -54,7 +54,6 @@ pub struct ConnStats {
     pending: Pending,
     flushes: AtomicU32,
     reads: Reads,
-    greeted: AtomicBool,
     many_streams: AtomicBool,
     socket: Lent,
     /// Retransmits that somebody was told of.
@@ -79,7 +78,6 @@ impl Default for ConnStats {
             pending: Pending::default(),
             flushes: AtomicU32::new(0),
             reads: Reads::default(),
-            greeted: AtomicBool::new(false),
             many_streams: AtomicBool::new(false),
             socket: Lent::default(),
             retransmits: AtomicU32::new(0),
@@ -164,15 +162,6 @@ impl ConnStats {
     /// The reads this connection's bytes came in.
     pub const fn reads(&self) -> &Reads {
         &self.reads
-    }
-
-    /// Enough has been read, above TLS, to tell which HTTP is spoken.
-    pub fn greeted(&self) -> bool {
-        self.greeted.load(Ordering::Acquire)
-    }
-
-    pub(super) fn note_greeting(&self) {
-        self.greeted.store(true, Ordering::Release);
     }
 
     /// Departure of the first write since [`ConnStats::arm`].

@@ -74,16 +74,12 @@ impl Reads {
 pub struct TracedIo {
     inner: BoxIo,
     stats: Arc<ConnStats>,
-    heard: usize,
 }
-
-/// A client's connection has said by then which HTTP it speaks: the length of HTTP/2's preface.
-const GREETING: usize = 24;
 
 impl TracedIo {
     /// Wraps the plain side of a connection whose socket fills `stats`.
     pub fn new(inner: BoxIo, stats: Arc<ConnStats>) -> Self {
-        Self { inner, stats, heard: 0 }
+        Self { inner, stats }
     }
 }
 
@@ -95,11 +91,6 @@ impl AsyncRead for TracedIo {
             && !fresh.is_empty()
         {
             self.stats.reads().push(fresh, self.stats.last_read());
-            let earlier = self.heard;
-            self.heard = earlier.saturating_add(buf.filled().len() - before);
-            if earlier < GREETING && self.heard >= GREETING {
-                self.stats.note_greeting();
-            }
         }
         Poll::Ready(Ok(()))
     }

@@ -14,14 +14,18 @@ use std::{
 
 use http::Version;
 use http_body::Body;
-use hyper::client::conn::{http1, http2};
+use hyper::client::conn::http2;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use super::connector::{ConnectTimings, Connected, Connector, Dialled, Sender};
+use super::{
+    connector::{ConnectTimings, Connected, Connector, Dialled},
+    sender::Sender,
+};
 use crate::{
     clock::{AtomicStamp, Clock, Nanos, Stamp},
     config::{HttpVersion, UpstreamLimits},
     error::{Error, Stage},
+    http1::client::Connection,
     net::ConnStats,
 };
 
@@ -30,7 +34,7 @@ pub struct Pool<B> {
     connector: Connector,
     clock: Clock,
     limits: UpstreamLimits,
-    idle: Mutex<Vec<Idle<B>>>,
+    idle: Mutex<Vec<Idle>>,
     shared: Mutex<Vec<Shared<B>>>,
     /// The upstream's last connection spoke HTTP/2: exchanges then wait for the one that dials instead of dialling too.
     speaks_http2: AtomicBool,
@@ -51,8 +55,8 @@ impl<B> fmt::Debug for Pool<B> {
     }
 }
 
-struct Idle<B> {
-    sender: http1::SendRequest<B>,
+struct Idle {
+    sender: Connection,
     facts: Facts,
     since: Stamp,
 }
@@ -180,7 +184,7 @@ where
     pub async fn acquire(self: &Arc<Self>, wanted: Wanted, dialled: &Dialled) -> Result<Lease<B>, Error> {
         let permit = self.permit().await?;
         if !wanted.fresh
-            && let Some(lease) = self.reuse(wanted).await
+            && let Some(lease) = self.reuse(wanted)
         {
             return Ok(Lease { _permit: permit, ..lease });
         }
@@ -216,25 +220,18 @@ where
         Ok(permit.ok())
     }
 
-    async fn reuse(self: &Arc<Self>, wanted: Wanted) -> Option<Lease<B>> {
+    fn reuse(self: &Arc<Self>, wanted: Wanted) -> Option<Lease<B>> {
         if !wanted.http1_only
             && let Some(lease) = self.share()
         {
             return Some(lease);
         }
-        while let Some(Idle { mut sender, facts, .. }) = self.pop() {
-            // Its last answer may have ended this instant, with the connection's own task not there yet: ask again.
-            // A dead one says so here, before it has taken the request. One that still sends a request that was
-            // answered early may never get rid of it.
-            if sender.is_ready() || matches!(tokio::time::timeout(SETTLED, sender.ready()).await, Ok(Ok(()))) {
-                return Some(self.lease(Sender::Http1(sender), facts, None));
-            }
-        }
-        None
+        let Idle { sender, facts, .. } = self.pop()?;
+        Some(self.lease(Sender::Http1(sender), facts, None))
     }
 
     /// The newest idle connection that is alive and young enough; closes those that are not.
-    fn pop(&self) -> Option<Idle<B>> {
+    fn pop(&self) -> Option<Idle> {
         let now = self.clock.now();
         let mut idle = lock(&self.idle);
         while let Some(candidate) = idle.pop() {
@@ -245,7 +242,7 @@ where
         None
     }
 
-    fn worth_keeping(&self, idle: &Idle<B>, now: Stamp) -> bool {
+    fn worth_keeping(&self, idle: &Idle, now: Stamp) -> bool {
         !idle.sender.is_closed()
             && within(idle.since, self.limits.idle_connection, now)
             && within(idle.facts.born, self.limits.max_connection_age, now)
@@ -352,9 +349,6 @@ impl<B> Lease<B> {
         drop(self.used);
     }
 }
-
-/// A connection whose exchange has ended is ready for the next one by then, or not worth waiting for.
-const SETTLED: Duration = Duration::from_millis(5);
 
 /// Whether less than `limit` has passed since `since`.
 fn within(since: Stamp, limit: Duration, now: Stamp) -> bool {
