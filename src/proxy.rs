@@ -29,7 +29,8 @@ use crate::{
     record::{Marked, Recorder, UpstreamHandles},
     route::{RouteTable, upstream_path},
     tap::{
-        Asking, BodyLimits, Continue, Departing, Downstream, Open, RequestBody, RequestParts, RequestTap, ResponseTap, Shared,
+        Asking, BodyLimits, Continue, Departing, Downstream, Open, RequestBody, RequestParts, RequestTap, ResponseTap,
+        Shared,
     },
     tunnel::{self, Watched},
     upload::Upload,
@@ -127,11 +128,7 @@ impl Gateway {
     /// Dropping the future (the client left) closes the upstream connection and books the exchange.
     ///
     /// What goes wrong becomes an answer.
-    pub async fn call(
-        &self,
-        downstream: Arc<Downstream>,
-        request: Request<Asking>,
-    ) -> Response<ResponseTap> {
+    pub async fn call(&self, downstream: Arc<Downstream>, request: Request<Asking>) -> Response<ResponseTap> {
         let client = request.version();
         if *downstream.multiplexed.get_or_init(|| client == Version::HTTP_2) {
             downstream.stats.carries_many();

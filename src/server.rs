@@ -91,13 +91,7 @@ impl Server {
         }
     }
 
-    async fn serve_http1(
-        &self,
-        io: BoxIo,
-        read: Bytes,
-        downstream: Arc<Downstream>,
-        mut stop: watch::Receiver<bool>,
-    ) {
+    async fn serve_http1(&self, io: BoxIo, read: Bytes, downstream: Arc<Downstream>, mut stop: watch::Receiver<bool>) {
         let gateway = &self.gateway;
         let limits = gateway.limits();
         let limits = http1::Limits {
@@ -122,9 +116,7 @@ impl Server {
         downstream.stats.carries_many();
         let service = service_fn(|request: http::Request<_>| {
             let (gateway, downstream) = (Arc::clone(gateway), Arc::clone(&downstream));
-            Box::pin(async move {
-                Ok::<_, Infallible>(gateway.call(downstream, request.map(Either::Right)).await)
-            })
+            Box::pin(async move { Ok::<_, Infallible>(gateway.call(downstream, request.map(Either::Right)).await) })
         });
         let mut connection = std::pin::pin!(self.http2.serve_connection(TokioIo::new(io), service));
         let ended = tokio::select! {

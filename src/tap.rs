@@ -54,6 +54,8 @@ pub struct ResponseTap<B = AnswerBody<RequestBody>> {
     limits: Option<Box<BodyLimits>>,
     /// Flushes when the newest bytes, head included, were handed on.
     handed_on: u32,
+    /// The last look found a frame, and nobody has looked since whether there is another.
+    is_unwatched: bool,
     failure: Option<Box<Failure>>,
 }
 
@@ -132,6 +134,7 @@ impl<B: Body<Data = Bytes>> ResponseTap<B> {
         let mut tap = Self {
             flushes: client.flushes(),
             handed_on: client.flushes(),
+            is_unwatched: false,
             failure: None,
             stalls: client.stalls(),
             upstream: Some(stats),
@@ -168,6 +171,7 @@ impl<B: Body<Data = Bytes>> ResponseTap<B> {
             upstream: None,
             flushes: 0,
             handed_on: 0,
+            is_unwatched: false,
             multiplexed: false,
             fills: false,
             failure: None,
@@ -244,6 +248,7 @@ impl<B: Body<Data = Bytes>> ResponseTap<B> {
     }
 
     fn data(&mut self, bytes: &Bytes) -> Option<Stamp> {
+        let was_unwatched = std::mem::replace(&mut self.is_unwatched, true);
         let upstream = self.upstream.as_ref()?;
         let arrival = upstream.arrival(bytes)?;
         let open = self.open.as_mut()?;
@@ -263,8 +268,9 @@ impl<B: Body<Data = Bytes>> ResponseTap<B> {
             let stalls = stats.stalls();
             if stalls != self.stalls {
                 self.stalls = stalls;
-                // The write that was stuck has gone through by now; a frame that was read before it sat here meanwhile.
-                if stats.last_write().is_some_and(|departure| departure.since(arrival) > STALL) {
+                // The write that was stuck has gone through by now. A frame that was read before it sat here meanwhile, and one
+                // that nobody looked for, since as much was held already as may be, came nobody knows when.
+                if was_unwatched || stats.last_write().is_some_and(|departure| departure.since(arrival) > STALL) {
                     exchange.taint();
                 }
             }
@@ -358,6 +364,7 @@ where
         this.settle();
         match polled {
             Poll::Pending => {
+                this.is_unwatched = false;
                 if let Some(limits) = &mut this.limits
                     && let Poll::Ready(limit) = limits.poll(cx)
                 {

@@ -17,10 +17,15 @@ use super::{
 };
 
 /// A body that can be sent.
-pub trait Outgoing: Body<Data = Bytes, Error: Into<Box<dyn std::error::Error + Send + Sync>>> + Send + Unpin + 'static {}
+pub trait Outgoing:
+    Body<Data = Bytes, Error: Into<Box<dyn std::error::Error + Send + Sync>>> + Send + Unpin + 'static
+{
+}
 
-impl<B> Outgoing for B where B: Body<Data = Bytes, Error: Into<Box<dyn std::error::Error + Send + Sync>>> + Send + Unpin + 'static
-{}
+impl<B> Outgoing for B where
+    B: Body<Data = Bytes, Error: Into<Box<dyn std::error::Error + Send + Sync>>> + Send + Unpin + 'static
+{
+}
 
 /// A message's body, read from its connection when it is polled.
 ///
@@ -154,16 +159,19 @@ impl<B: Outgoing> Upload<B> {
     ///
     /// The body is polled before the connection is looked at, never while it is.
     pub(super) fn poll(&mut self, link: &Link, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
+        let mut is_blocked = false;
         loop {
             let mut waits = false;
-            while !self.has_ended && !self.out.is_full() && !waits {
+            while !self.has_ended && !waits && !if is_blocked { self.out.is_full() } else { self.out.is_enough() } {
                 match Pin::new(&mut self.body).poll_frame(cx) {
                     Poll::Pending => waits = true,
                     Poll::Ready(Some(Err(error))) => return Poll::Ready(Err(Error::Body(error.into()))),
                     Poll::Ready(Some(Ok(frame))) => match frame.into_data() {
                         Ok(bytes) => {
                             self.encoder.data(bytes, &mut self.out);
-                            self.ends(self.body.is_end_stream() || matches!(self.encoder, Encoder::Length(0)))?;
+                            if self.body.is_end_stream() || matches!(self.encoder, Encoder::Length(0)) {
+                                self.ends()?;
+                            }
                         }
                         Err(frame) => {
                             if let Ok(trailers) = frame.into_trailers() {
@@ -172,28 +180,24 @@ impl<B: Outgoing> Upload<B> {
                             }
                         }
                     },
-                    Poll::Ready(None) => self.ends(true)?,
+                    Poll::Ready(None) => self.ends()?,
                 }
             }
-            if self.out.is_empty() {
+            if self.out.is_sent() {
                 return if self.has_ended { Poll::Ready(Ok(())) } else { Poll::Pending };
             }
-            ready!(lock(link).poll_send(cx, &mut self.out))?;
-            if waits {
+            if is_blocked {
+                return Poll::Pending;
+            }
+            is_blocked = lock(link).poll_send(cx, &mut self.out)?.is_pending();
+            if waits && !is_blocked {
                 return Poll::Pending;
             }
         }
     }
 
-    fn ends(&mut self, ends: bool) -> Result<(), Error> {
-        if ends && !self.has_ended {
-            if self.out.is_full() && matches!(self.encoder, Encoder::Chunked(_)) {
-                // Behind a large piece nothing can be gathered: the next poll finds the body at its end.
-                return Ok(());
-            }
-            self.encoder.end(&mut self.out)?;
-            self.has_ended = true;
-        }
-        Ok(())
+    fn ends(&mut self) -> Result<(), Error> {
+        self.has_ended = true;
+        self.encoder.end(&mut self.out)
     }
 }

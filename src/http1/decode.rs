@@ -85,6 +85,11 @@ impl Decoder {
         }
     }
 
+    /// What follows is the end of a body in chunks, whole and without trailers.
+    pub(super) fn is_last_line(&self, bytes: &[u8]) -> bool {
+        matches!(self, Self::Chunked(chunks) if chunks.at == At::Start) && bytes.starts_with(b"0\r\n\r\n")
+    }
+
     /// Takes what can be taken in one piece: up to the end of a chunk.
     ///
     /// # Errors
@@ -182,7 +187,11 @@ impl Chunks {
             }
             (At::TrailerLf, b'\n') if self.trailers.ends_with(b"\n\r") || self.trailers == b"\r" => {
                 // The empty line.
-                if self.trailers == b"\r" { self.trailers.clear() } else { self.trailers.push(byte) }
+                if self.trailers == b"\r" {
+                    self.trailers.clear()
+                } else {
+                    self.trailers.push(byte)
+                }
                 At::End
             }
             (At::TrailerLf, b'\n') => {
@@ -239,7 +248,8 @@ mod tests {
 
     #[test]
     fn chunks_are_the_same_in_pieces_of_every_size() {
-        let wire = b"5\r\nhello\r\n1a ; name=\"a;b\"\r\nabcdefghijklmnopqrstuvwxyz\r\n000\r\nX-Sum: 7\r\nx-b: c\r\n\r\nGET /";
+        let wire =
+            b"5\r\nhello\r\n1a ; name=\"a;b\"\r\nabcdefghijklmnopqrstuvwxyz\r\n000\r\nX-Sum: 7\r\nx-b: c\r\n\r\nGET /";
         for piece in 1..=wire.len() {
             let (data, trailers, left) = decode(Decoder::chunked(10), wire, piece).unwrap();
             assert_eq!(data, b"helloabcdefghijklmnopqrstuvwxyz", "pieces of {piece}");
@@ -256,9 +266,26 @@ mod tests {
         let trailer = format!("0\r\nx: {}\r\n\r\n", "x".repeat(MOST));
         let many = format!("0\r\n{}\r\n", "x: y\r\n".repeat(11));
         for wire in [
-            "\r\n", ";\r\n", "g\r\n", "-1\r\n", " 1\r\n", "1\n", "1\r\r", "1 2\r\n", "1\r\nab", "1\r\na\n", "1\r\na\r\r",
-            "10000000000000000\r\n", "1;a\nb\r\n", "0\r\nx y\r\n\r\n", "0\r\n\rx", "0\r\n: a\r\n\r\n", "0\r\nx: a\rb\r\n\r\n",
-            &long, &trailer, &many,
+            "\r\n",
+            ";\r\n",
+            "g\r\n",
+            "-1\r\n",
+            " 1\r\n",
+            "1\n",
+            "1\r\r",
+            "1 2\r\n",
+            "1\r\nab",
+            "1\r\na\n",
+            "1\r\na\r\r",
+            "10000000000000000\r\n",
+            "1;a\nb\r\n",
+            "0\r\nx y\r\n\r\n",
+            "0\r\n\rx",
+            "0\r\n: a\r\n\r\n",
+            "0\r\nx: a\rb\r\n\r\n",
+            &long,
+            &trailer,
+            &many,
         ] {
             for piece in [1, 2, 7, wire.len()] {
                 let error = decode(Decoder::chunked(10), wire.as_bytes(), piece).unwrap_err();

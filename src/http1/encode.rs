@@ -16,7 +16,9 @@ use super::{Error, wire::LARGE};
 use crate::net::BoxIo;
 
 /// Gathered at most before it is written.
-const FULL: usize = 16 * 1024;
+const ENOUGH: usize = 16 * 1024;
+/// Gathered at most while the other side takes nothing. What comes meanwhile is read, so that it is stamped when it came.
+const FULL: usize = 2 * ENOUGH;
 
 thread_local! {
     /// Memory for what leaves at once, which is nearly all: a stream holds none while nothing waits.
@@ -32,13 +34,19 @@ pub(super) struct Out {
     large: Bytes,
     /// Behind the large one.
     tail: &'static [u8],
+    /// Written, and maybe not with the kernel yet.
+    is_unflushed: bool,
 }
 
 impl Out {
-    /// Where bytes are gathered. Not to be called while a large piece waits.
+    /// Where bytes are gathered, behind all that waits.
     pub(super) fn gather(&mut self) -> &mut Vec<u8> {
         if self.gathered.capacity() == 0 {
             self.gathered = SPARE.take();
+        }
+        if !self.large.is_empty() || !self.tail.is_empty() {
+            self.gathered.extend_from_slice(&std::mem::take(&mut self.large));
+            self.gathered.extend_from_slice(std::mem::take(&mut self.tail));
         }
         &mut self.gathered
     }
@@ -49,22 +57,34 @@ impl Out {
             gathered.extend_from_slice(&bytes);
             gathered.extend_from_slice(tail);
         } else {
+            self.gather();
             (self.large, self.tail) = (bytes, tail);
         }
     }
 
-    pub(super) const fn is_empty(&self) -> bool {
+    const fn is_empty(&self) -> bool {
         self.gathered.is_empty() && self.large.is_empty() && self.tail.is_empty()
     }
 
-    /// Enough to be sent before more is gathered.
-    pub(super) const fn is_full(&self) -> bool {
-        !self.large.is_empty() || !self.tail.is_empty() || self.gathered.len() >= FULL
+    /// All that was gathered is with the kernel.
+    pub(super) const fn is_sent(&self) -> bool {
+        self.is_empty() && !self.is_unflushed
     }
 
-    /// Writes all of it.
-    pub(super) fn poll_write(&mut self, io: &mut BoxIo, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+    /// Enough to be sent before more is gathered.
+    pub(super) const fn is_enough(&self) -> bool {
+        !self.large.is_empty() || self.gathered.len() >= ENOUGH
+    }
+
+    /// As much as is held for a side that takes nothing.
+    pub(super) const fn is_full(&self) -> bool {
+        self.gathered.len() - self.sent + self.large.len() >= FULL
+    }
+
+    /// Writes and flushes all of it.
+    pub(super) fn poll_send(&mut self, io: &mut BoxIo, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         while !self.is_empty() {
+            self.is_unflushed = true;
             let head = self.gathered.get(self.sent..).unwrap_or_default();
             let written = if self.large.is_empty() && self.tail.is_empty() {
                 ready!(Pin::new(&mut *io).poll_write(cx, head))?
@@ -77,6 +97,8 @@ impl Out {
             }
             self.advance(written);
         }
+        ready!(Pin::new(io).poll_flush(cx))?;
+        self.is_unflushed = false;
         Poll::Ready(Ok(()))
     }
 
@@ -87,7 +109,7 @@ impl Out {
             self.sent = 0;
             let mut spare = std::mem::take(&mut self.gathered);
             spare.clear();
-            if spare.capacity() <= 4 * FULL {
+            if spare.capacity() <= 2 * FULL {
                 SPARE.set(spare);
             }
         }

@@ -5,7 +5,7 @@ use std::mem::MaybeUninit;
 use bytes::Bytes;
 use http::{
     HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri, Version,
-    header::{CONNECTION, CONTENT_LENGTH, EXPECT, TRAILER, TRANSFER_ENCODING, UPGRADE},
+    header::{CONNECTION, CONTENT_LENGTH, EXPECT, TE, TRAILER, TRANSFER_ENCODING, UPGRADE},
     request, response,
 };
 use httparse::Status;
@@ -145,8 +145,7 @@ pub(super) fn response(
         return Err(Error::Malformed("invalid HTTP status-code parsed"));
     };
     let (mut parts, ()) = http::Response::new(()).into_parts();
-    parts.status =
-        StatusCode::from_u16(code).map_err(|_| Error::Malformed("invalid HTTP status-code parsed"))?;
+    parts.status = StatusCode::from_u16(code).map_err(|_| Error::Malformed("invalid HTTP status-code parsed"))?;
     let is_11 = version == 1;
     parts.version = if is_11 { Version::HTTP_11 } else { Version::HTTP_10 };
     if let Some(reason) = parsed.reason
@@ -176,9 +175,9 @@ fn ended_by(parts: &response::Parts, method: &Method, most_headers: usize) -> Re
             }
             if ends_chunked(&parts.headers) { Decoder::chunked(most_headers) } else { Decoder::UntilClose }
         }
-        _ if parts.headers.contains_key(CONTENT_LENGTH) => Decoder::length(
-            length_of(&parts.headers).ok_or(Error::Malformed("invalid content-length parsed"))?,
-        ),
+        _ if parts.headers.contains_key(CONTENT_LENGTH) => {
+            Decoder::length(length_of(&parts.headers).ok_or(Error::Malformed("invalid content-length parsed"))?)
+        }
         _ => Decoder::UntilClose,
     }))
 }
@@ -258,15 +257,21 @@ fn said_once(headers: &mut HeaderMap) {
 struct Lines<'a> {
     out: &'a mut Vec<u8>,
     spelling: &'a [Bytes],
+    /// What stands before an empty value.
+    bare: &'static [u8],
     /// Where the newest name stood first, and last.
     first: usize,
     last: usize,
 }
 
 impl<'a> Lines<'a> {
-    fn new(out: &'a mut Vec<u8>, extensions: &'a http::Extensions) -> Self {
+    fn new(out: &'a mut Vec<u8>, extensions: &'a http::Extensions, bare: &'static [u8]) -> Self {
         let spelling = extensions.get::<Spelling>().map_or(&[][..], |spelling| &spelling.0);
-        Self { out, spelling, first: 0, last: 0 }
+        Self { out, spelling, bare, first: 0, last: 0 }
+    }
+
+    const fn colon(&self, value: &[u8]) -> &'static [u8] {
+        if value.is_empty() { self.bare } else { b": " }
     }
 
     /// A line. `again`: the line before had the same name.
@@ -286,7 +291,7 @@ impl<'a> Lines<'a> {
             }
             None => self.out.extend_from_slice(name),
         }
-        self.out.extend_from_slice(b": ");
+        self.out.extend_from_slice(self.colon(value));
         self.out.extend_from_slice(value);
         self.out.extend_from_slice(b"\r\n");
     }
@@ -320,7 +325,7 @@ pub(super) fn write_request(out: &mut Vec<u8>, parts: &request::Parts, size: Siz
     let headers = &parts.headers;
     let is_chunked = headers.contains_key(TRANSFER_ENCODING) && size != Size::None;
     let length = length_of(headers).filter(|_| !is_chunked);
-    let mut lines = Lines::new(out, &parts.extensions);
+    let mut lines = Lines::new(out, &parts.extensions, b":");
     let mut names = Names::default();
     for (name, value) in headers {
         let again = names.again(name);
@@ -352,6 +357,22 @@ pub(super) struct Asked {
     pub(super) method: Method,
     pub(super) is_11: bool,
     pub(super) keeps_alive: bool,
+    pub(super) takes_trailers: bool,
+}
+
+impl Asked {
+    pub(super) fn by(head: &RequestHead) -> Self {
+        Self {
+            method: head.parts.method.clone(),
+            is_11: head.parts.version == Version::HTTP_11,
+            keeps_alive: head.keeps_alive,
+            takes_trailers: tokens(&head.parts.headers, &TE).any(|token| token.eq_ignore_ascii_case("trailers")),
+        }
+    }
+
+    fn announced(&self, headers: &HeaderMap) -> Vec<HeaderName> {
+        if self.takes_trailers { announced(headers) } else { Vec::new() }
+    }
 }
 
 /// Writes a response's head; how its body is framed, and whether the connection lives on.
@@ -377,13 +398,14 @@ pub(super) fn write_response(out: &mut Vec<u8>, parts: &response::Parts, size: S
     let is_chunked = can_chunk && headers.contains_key(TRANSFER_ENCODING);
     let says_connection = headers.contains_key(CONNECTION);
 
-    let mut lines = Lines::new(out, &parts.extensions);
+    let mut lines = Lines::new(out, &parts.extensions, b": ");
     let mut names = Names::default();
     for (name, value) in headers {
         let again = names.again(name);
         if *name == CONTENT_LENGTH {
-            // Said once. With no body at all its length may be told: of the answer to a HEAD, of a 304.
-            if again || is_chunked || (size == Size::None && !has_no_body && length != Some(0)) {
+            // Said once. Without a body its length may be told all the same: of the answer to a HEAD, of a 304.
+            let is_empty = size == Size::None && !has_no_body && length != Some(0);
+            if again || is_chunked || is_empty || status == StatusCode::NO_CONTENT {
                 continue;
             }
         } else if *name == TRANSFER_ENCODING && !is_chunked {
@@ -391,7 +413,9 @@ pub(super) fn write_response(out: &mut Vec<u8>, parts: &response::Parts, size: S
         } else if *name == TRAILER && !can_chunk {
             continue;
         } else if *name == CONNECTION {
-            is_last |= value.to_str().is_ok_and(|value| value.split(',').any(|word| word.trim().eq_ignore_ascii_case("close")));
+            is_last |= value
+                .to_str()
+                .is_ok_and(|value| value.split(',').any(|word| word.trim().eq_ignore_ascii_case("close")));
         }
         lines.line(name, again, value.as_bytes());
     }
@@ -399,14 +423,14 @@ pub(super) fn write_response(out: &mut Vec<u8>, parts: &response::Parts, size: S
         lines.line(&TRANSFER_ENCODING, true, b"chunked");
     }
     let (encoder, adds) = match (size, length) {
-        _ if is_chunked => (Encoder::Chunked(announced(headers)), Adds::Nothing),
+        _ if is_chunked => (Encoder::Chunked(asked.announced(headers)), Adds::Nothing),
         (Size::None | Size::Known(0), None) if has_no_body => (Encoder::Nothing, Adds::Nothing),
         (Size::None | Size::Known(0), None) => (Encoder::Nothing, Adds::Length(0)),
         (Size::None, Some(_)) => (Encoder::Nothing, Adds::Nothing),
         (_, Some(length)) => (Encoder::Length(length), Adds::Nothing),
         (Size::Known(length), None) if has_no_length => (Encoder::Length(length), Adds::Nothing),
         (Size::Known(length), None) => (Encoder::Length(length), Adds::Length(length)),
-        (Size::Unknown, None) if can_chunk => (Encoder::Chunked(announced(headers)), Adds::Chunks),
+        (Size::Unknown, None) if can_chunk => (Encoder::Chunked(asked.announced(headers)), Adds::Chunks),
         (Size::Unknown, None) => (Encoder::UntilClose, Adds::Nothing),
     };
     let encoder = if has_no_body { Encoder::Nothing } else { encoder };

@@ -100,11 +100,7 @@ where
                 return Ended::Refused(status);
             }
         };
-        let mut asked = Asked {
-            method: head.parts.method.clone(),
-            is_11: head.parts.version == http::Version::HTTP_11,
-            keeps_alive: head.keeps_alive,
-        };
+        let mut asked = Asked::by(&head);
         let (upgrades, upgrade) = if head.may_upgrade {
             let (upgrades, upgrade) = oneshot::channel();
             (Some(upgrades), Some(Upgrade::Later(upgrade)))
@@ -120,10 +116,16 @@ where
         let answered = {
             let mut call = service(Request::from_parts(head.parts, body));
             poll_fn(|cx| {
+                // Whoever has left is not answered any more, whatever became of the request meanwhile. Of a request that is
+                // still read, its reader comes first.
+                let is_whole = lock(&link).is_whole();
+                if is_whole && lock(&link).poll_gone(cx).is_ready() {
+                    return Poll::Ready(None);
+                }
                 if let Poll::Ready(response) = call.as_mut().poll(cx) {
                     return Poll::Ready(Some(response));
                 }
-                poll_gone(&link, cx).map(|()| None)
+                if is_whole { Poll::Pending } else { lock(&link).poll_gone(cx).map(|()| None) }
             })
             .await
         };
@@ -158,13 +160,6 @@ where
             return Ended::Closed;
         }
     }
-}
-
-/// The client is gone, as far as can be seen: while its request is under way, the request's reader sees it.
-fn poll_gone(link: &Link, cx: &mut Context<'_>) -> Poll<()> {
-    let mut wire = lock(link);
-    ready!(wire.poll_unread(cx));
-    if wire.is_whole() { wire.poll_gone(cx) } else { Poll::Pending }
 }
 
 /// Whether the rest of a request that nobody reads lies here already.
@@ -249,11 +244,12 @@ impl<B: Outgoing> Sending<B> {
     ///
     /// The body is polled before the connection is looked at, never while it is: it may read its request from there.
     fn poll(&mut self, link: &Link, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let mut is_blocked = false;
         loop {
             let mut waits = false;
             while let Some(body) = &mut self.body
-                && !self.out.is_full()
                 && !waits
+                && !if is_blocked { self.out.is_full() } else { self.out.is_enough() }
             {
                 match Pin::new(&mut *body).poll_frame(cx) {
                     Poll::Pending => waits = true,
@@ -275,29 +271,21 @@ impl<B: Outgoing> Sending<B> {
                     Poll::Ready(None) => self.ends()?,
                 }
             }
-            if self.out.is_empty() {
-                if self.body.is_none() {
-                    return Poll::Ready(Ok(()));
+            if self.out.is_sent() && self.body.is_none() {
+                return Poll::Ready(Ok(()));
+            }
+            if !self.out.is_sent() && !is_blocked {
+                is_blocked = lock(link).poll_send(cx, &mut self.out)?.is_pending();
+                if is_blocked || !waits {
+                    continue;
                 }
-                ready!(poll_gone(link, cx));
-                return Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into()));
             }
-            if lock(link).poll_send(cx, &mut self.out)?.is_pending() {
-                ready!(poll_gone(link, cx));
-                return Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into()));
-            }
-            if waits {
-                ready!(poll_gone(link, cx));
-                return Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into()));
-            }
+            ready!(lock(link).poll_gone(cx));
+            return Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into()));
         }
     }
 
-    /// The body has ended. Behind a large piece nothing can be gathered: then the next poll finds it at its end.
     fn ends(&mut self) -> io::Result<()> {
-        if self.out.is_full() && matches!(self.encoder, Encoder::Chunked(_)) {
-            return Ok(());
-        }
         self.encoder.end(&mut self.out).map_err(io::Error::other)?;
         self.body = None;
         Ok(())

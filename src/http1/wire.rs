@@ -15,12 +15,18 @@ use http_body::Frame;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_util::io::poll_read_buf;
 
-use super::{Error, decode::Decoder, encode::Out};
+use super::{
+    Error,
+    decode::{Decoder, Step},
+    encode::Out,
+};
 use crate::net::BoxIo;
 
 /// Read at once. What is read lies here for as long as it takes to pass it on: one buffer per thread instead of one per
 /// stream, most of which are silent at any moment.
 const READ: usize = 64 * 1024;
+/// Of a request that nobody reads yet so much is read ahead, to see whether its client is still there.
+const AHEAD: usize = 16 * 1024;
 /// From this size on what was read is passed on where it lies, below it is copied out.
 pub(super) const LARGE: usize = 4 * 1024;
 
@@ -51,6 +57,8 @@ pub(super) struct Wire {
     interim: &'static [u8],
     /// Waits for the body's reader to be done.
     waits: Option<Waker>,
+    /// The body's reader, who waits for bytes.
+    reader: Option<Waker>,
 }
 
 /// A connection and whoever reads a body on it.
@@ -75,6 +83,7 @@ impl Wire {
             must_continue: false,
             interim: b"",
             waits: None,
+            reader: None,
         }
     }
 
@@ -104,15 +113,36 @@ impl Wire {
         is_at_rest && self.poll_fill(cx).is_pending()
     }
 
-    /// Whether the other side is gone, or what it sends next lies here already. To be asked while no body is under way.
+    /// Whether the other side is gone. What it sends meanwhile is kept: the rest of its message, of which a reader that waits
+    /// is told, or the beginning of the next one.
     pub(super) fn poll_gone(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        if !self.input.is_empty() {
-            // The next request, which waits: that it is the last of this client's is seen when it is its turn.
-            return Poll::Pending;
+        if self.has_reader {
+            if !self.waits.as_ref().is_some_and(|waker| waker.will_wake(cx.waker())) {
+                self.waits = Some(cx.waker().clone());
+            }
+            if self.reader.as_ref().is_some_and(|waker| waker.will_wake(cx.waker())) {
+                self.reader = None;
+            }
         }
-        match ready!(self.poll_fill(cx)) {
-            Ok(0) | Err(_) => Poll::Ready(()),
-            Ok(_) => Poll::Pending,
+        // Behind a request that waits its end can't be seen: that it is the last of this client's is seen when it is its turn.
+        let most = if self.is_whole() { 1 } else { AHEAD };
+        while self.input.len() < most {
+            match ready!(self.poll_fill(cx)) {
+                Ok(0) | Err(_) => return Poll::Ready(()),
+                Ok(_) => {
+                    if let Some(reader) = self.reader.take() {
+                        reader.wake();
+                    }
+                }
+            }
+        }
+        Poll::Pending
+    }
+
+    /// The body's reader is in a task of its own, which may not be the one that was woken last.
+    fn reader_waits(&mut self, cx: &Context<'_>) {
+        if !self.reader.as_ref().is_some_and(|waker| waker.will_wake(cx.waker())) {
+            self.reader = Some(cx.waker().clone());
         }
     }
 
@@ -120,9 +150,7 @@ impl Wire {
     pub(super) fn poll_body(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
         if self.must_continue {
             self.must_continue = false;
-            if self.input.is_empty() {
-                self.interim = b"HTTP/1.1 100 Continue\r\n\r\n";
-            }
+            self.interim = b"HTTP/1.1 100 Continue\r\n\r\n";
         }
         if !self.interim.is_empty() {
             // Where it can't leave now, the next poll or the answer sends it on.
@@ -144,10 +172,15 @@ impl Wire {
             if self.decoder.is_done() {
                 break None;
             }
-            let taken = if self.input.is_empty() {
+            let taken = if self.input.is_empty() && self.is_ended {
+                self.body_ended()
+            } else if self.input.is_empty() {
                 let Self { io, decoder, input, .. } = self;
                 let mut taken = None;
-                let read = ready!(with_read(io, cx, |read| taken = Some(read.take(decoder, input))));
+                let Poll::Ready(read) = with_read(io, cx, |read| taken = Some(read.take(decoder, input))) else {
+                    self.reader_waits(cx);
+                    return Poll::Pending;
+                };
                 match (read, taken) {
                     (Err(error), _) => Taken { next: Next::Fault(Error::Io(error)), ..Taken::default() },
                     (Ok(_), Some(taken)) => taken,
@@ -229,8 +262,7 @@ impl Wire {
         if !self.interim.is_empty() {
             ready!(self.poll_interim(cx))?;
         }
-        ready!(out.poll_write(&mut self.io, cx))?;
-        Pin::new(&mut self.io).poll_flush(cx)
+        out.poll_send(&mut self.io, cx)
     }
 
     pub(super) fn poll_shutdown(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -292,56 +324,39 @@ impl Read<'_> {
         }
     }
 
-    /// Takes the body's own bytes out of the framing, those of several small chunks as one; what is left of the read goes to
-    /// `rest`.
+    /// Takes the next piece of the body's own bytes out of the framing: up to the end of its chunk, so that each chunk stays
+    /// one. What is left of the read goes to `rest`.
     fn take(&self, decoder: &mut Decoder, rest: &mut Bytes) -> Taken {
         let bytes = self.bytes();
-        let mut taken = 0;
-        let mut first = 0..0;
-        let mut joined: Vec<u8> = Vec::new();
-        let mut next = Next::Frames;
-        while taken < bytes.len() && !decoder.is_done() {
-            let left = bytes.get(taken..).unwrap_or_default();
-            let step = match decoder.step(left) {
-                Ok(step) => step,
+        let mut at = 0;
+        let mut result = Taken::default();
+        while at < bytes.len() && !decoder.is_done() && result.data.is_empty() {
+            match decoder.step(bytes.get(at..).unwrap_or_default()) {
+                Ok(Step { taken, data, trailers }) => {
+                    if !data.is_empty() {
+                        result.data = self.part(at + data.start..at + data.end);
+                    }
+                    if let Some(trailers) = trailers {
+                        result.next = Next::Trailers(trailers);
+                    }
+                    at += taken;
+                }
                 Err(error) => {
-                    next = Next::Fault(error);
-                    taken = bytes.len();
-                    break;
+                    result.next = Next::Fault(error);
+                    return result;
                 }
-            };
-            let data = taken + step.data.start..taken + step.data.end;
-            taken += step.taken;
-            if let Some(trailers) = step.trailers {
-                next = Next::Trailers(trailers);
             }
-            if data.is_empty() {
-                continue;
-            }
-            if first.is_empty() {
-                first = data;
-                if first.len() >= LARGE {
-                    break;
-                }
-                continue;
-            }
-            if joined.is_empty() {
-                joined.reserve(bytes.len());
-                joined.extend_from_slice(bytes.get(first.clone()).unwrap_or_default());
-            }
-            joined.extend_from_slice(bytes.get(data).unwrap_or_default());
         }
-        if taken < bytes.len() {
-            *rest = self.part(taken..bytes.len());
+        // The end of the last chunk belongs to it, if it is here: then nobody needs to look for it again.
+        if decoder.is_last_line(bytes.get(at..).unwrap_or_default())
+            && let Ok(step) = decoder.step(bytes.get(at..).unwrap_or_default())
+        {
+            at += step.taken;
         }
-        let data = if !joined.is_empty() {
-            Bytes::from(joined)
-        } else if first.is_empty() {
-            Bytes::new()
-        } else {
-            self.part(first)
-        };
-        Taken { data, next }
+        if at < bytes.len() {
+            *rest = self.part(at..bytes.len());
+        }
+        result
     }
 }
 
