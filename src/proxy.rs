@@ -202,7 +202,14 @@ impl Gateway {
         let request = Request::from_parts(parts, tap);
 
         // 3 acquire, 4 send
-        let sent = self.send(provider, &path, request, upgrade.is_some(), &gate, &mut open, total_at).await;
+        let sent = self
+            .send(
+                provider,
+                request,
+                Way { path: &path, http1_only: upgrade.is_some(), gate: &gate, total_at },
+                &mut open,
+            )
+            .await;
         let (response, mut lease) = match sent {
             Ok(sent) => sent,
             Err(failure) => return answer(open, failure.own(&upload), adds),
@@ -253,13 +260,11 @@ impl Gateway {
     async fn send(
         &self,
         provider: &Provider,
-        path: &PathAndQuery,
         mut request: Request<RequestBody>,
-        http1_only: bool,
-        gate: &Continue,
+        way: Way<'_>,
         open: &mut Open,
-        total_at: Option<tokio::time::Instant>,
     ) -> Result<(Response<AnswerBody<RequestBody>>, Lease<RequestBody>), Failure> {
+        let Way { path, http1_only, gate, total_at } = way;
         let clock = self.shared.clock;
         let mut fresh = false;
         loop {
@@ -399,6 +404,17 @@ fn switch(
     // Ends with its connections, or with the shutdown's deadline.
     tokio::spawn(tunnel::run(client, upstream, open, lease, watched));
     Response::from_parts(parts, ResponseTap::own(bytes::Bytes::new(), None))
+}
+
+/// How a request goes up.
+#[derive(Clone, Copy)]
+struct Way<'a> {
+    path: &'a PathAndQuery,
+    /// It asks to leave HTTP, for which HTTP/2 has no room.
+    http1_only: bool,
+    /// Where a 1xx is told.
+    gate: &'a Continue,
+    total_at: Option<tokio::time::Instant>,
 }
 
 /// Why one sending of a request was not answered.

@@ -68,19 +68,18 @@ impl Server {
                 }
             }
         };
-        let (read, is_http2) = match spoken {
-            Some(is_http2) => (Bytes::new(), is_http2),
-            None => {
-                let greeting = Box::pin(tokio::time::timeout(limits.header_read, http1::greeting(&mut plain)));
-                let greeting = tokio::select! {
-                    greeting = greeting => greeting,
-                    () = asked_to(&mut stop) => return,
-                };
-                match greeting {
-                    Ok(Ok(greeting)) => greeting,
-                    Ok(Err(error)) => return tracing::debug!(%error, "a client's connection ended"),
-                    Err(_) => return tracing::debug!("a client connected and said nothing"),
-                }
+        let (read, is_http2) = if let Some(is_http2) = spoken {
+            (Bytes::new(), is_http2)
+        } else {
+            let greeting = Box::pin(tokio::time::timeout(limits.header_read, http1::greeting(&mut plain)));
+            let greeting = tokio::select! {
+                greeting = greeting => greeting,
+                () = asked_to(&mut stop) => return,
+            };
+            match greeting {
+                Ok(Ok(greeting)) => greeting,
+                Ok(Err(error)) => return tracing::debug!(%error, "a client's connection ended"),
+                Err(_) => return tracing::debug!("a client connected and said nothing"),
             }
         };
         if is_http2 {

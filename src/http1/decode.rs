@@ -110,7 +110,7 @@ impl Decoder {
                 let mut step = chunks.step(bytes)?;
                 if chunks.at == At::End {
                     if !chunks.trailers.is_empty() {
-                        step.trailers = Some(trailers(&mut chunks.trailers, chunks.most_headers)?);
+                        step.trailers = Some(trailers(&chunks.trailers, chunks.most_headers)?);
                     }
                     *self = Self::Done;
                 }
@@ -188,9 +188,9 @@ impl Chunks {
             (At::TrailerLf, b'\n') if self.trailers.ends_with(b"\n\r") || self.trailers == b"\r" => {
                 // The empty line.
                 if self.trailers == b"\r" {
-                    self.trailers.clear()
+                    self.trailers.clear();
                 } else {
-                    self.trailers.push(byte)
+                    self.trailers.push(byte);
                 }
                 At::End
             }
@@ -209,7 +209,7 @@ impl Chunks {
     }
 }
 
-fn trailers(lines: &mut Vec<u8>, most: usize) -> Result<HeaderMap, Error> {
+fn trailers(lines: &[u8], most: usize) -> Result<HeaderMap, Error> {
     let mut parsed = vec![httparse::EMPTY_HEADER; most];
     let bad = Error::Malformed("the trailers are no headers");
     let Ok(httparse::Status::Complete((_, parsed))) = httparse::parse_headers(lines, &mut parsed) else {

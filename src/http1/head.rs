@@ -94,7 +94,7 @@ pub(super) fn request(input: &Bytes, most_headers: usize, most: usize) -> Result
     parts.uri = Uri::from_maybe_shared(input.slice_ref(path.as_bytes())).map_err(|_| Refusal::Bad)?;
     let is_11 = version == 1;
     parts.version = if is_11 { Version::HTTP_11 } else { Version::HTTP_10 };
-    let (headers, spelling) = headers(input, parsed.headers).map_err(|_| Refusal::Bad)?;
+    let (headers, spelling) = headers(input, parsed.headers).map_err(|()| Refusal::Bad)?;
     parts.headers = headers;
 
     let (mut decoder, mut keeps_alive) = (Decoder::Done, keeps_alive(&parts.headers, is_11));
@@ -393,7 +393,8 @@ pub(super) fn write_response(out: &mut Vec<u8>, parts: &response::Parts, size: S
     let has_no_length = is_switch || matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
     let has_no_body = has_no_length || asked.method == Method::HEAD;
     let can_chunk = is_11 && !has_no_body;
-    let mut is_last = !asked.keeps_alive || is_switch;
+    let mut is_last =
+        !asked.keeps_alive || is_switch || tokens(headers, &CONNECTION).any(|word| word.eq_ignore_ascii_case("close"));
     let length = length_of(headers);
     let is_chunked = can_chunk && headers.contains_key(TRANSFER_ENCODING);
     let says_connection = headers.contains_key(CONNECTION);
@@ -402,22 +403,15 @@ pub(super) fn write_response(out: &mut Vec<u8>, parts: &response::Parts, size: S
     let mut names = Names::default();
     for (name, value) in headers {
         let again = names.again(name);
-        if *name == CONTENT_LENGTH {
-            // Said once. Without a body its length may be told all the same: of the answer to a HEAD, of a 304.
-            let is_empty = size == Size::None && !has_no_body && length != Some(0);
-            if again || is_chunked || is_empty || status == StatusCode::NO_CONTENT {
-                continue;
-            }
-        } else if *name == TRANSFER_ENCODING && !is_chunked {
-            continue;
-        } else if *name == TRAILER && !can_chunk {
-            continue;
-        } else if *name == CONNECTION {
-            is_last |= value
-                .to_str()
-                .is_ok_and(|value| value.split(',').any(|word| word.trim().eq_ignore_ascii_case("close")));
+        // Said once. Without a body its length may be told all the same: of the answer to a HEAD, of a 304.
+        let is_empty = size == Size::None && !has_no_body && length != Some(0);
+        let has_no_place = (*name == CONTENT_LENGTH
+            && (again || is_chunked || is_empty || status == StatusCode::NO_CONTENT))
+            || (*name == TRANSFER_ENCODING && !is_chunked)
+            || (*name == TRAILER && !can_chunk);
+        if !has_no_place {
+            lines.line(name, again, value.as_bytes());
         }
-        lines.line(name, again, value.as_bytes());
     }
     if is_chunked && !ends_chunked(headers) {
         lines.line(&TRANSFER_ENCODING, true, b"chunked");

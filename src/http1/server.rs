@@ -178,7 +178,7 @@ async fn drains(link: &Link) -> bool {
 }
 
 enum Head {
-    Whole(RequestHead),
+    Whole(Box<RequestHead>),
     /// The connection has ended.
     None,
     Refused(StatusCode),
@@ -191,7 +191,7 @@ fn poll_head(link: &Link, cx: &mut Context<'_>, limits: Limits, seen: &mut usize
         let input = &wire.input;
         if !input.is_empty() && (*seen == 0 || head::may_be_whole(input, *seen) || input.len() >= limits.head_bytes) {
             match head::request(input, limits.headers, limits.head_bytes) {
-                Ok(Some(head)) => return Poll::Ready(Head::Whole(head)),
+                Ok(Some(head)) => return Poll::Ready(Head::Whole(Box::new(head))),
                 Ok(None) => {}
                 Err(refusal) => return Poll::Ready(Head::Refused(refusal.status())),
             }

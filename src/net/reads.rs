@@ -48,6 +48,10 @@ impl Reads {
     /// Arrival of the read that filled this address; absent if none of the last ones did.
     pub fn arrival_at(&self, address: usize) -> Option<Stamp> {
         let newest = self.newest.load(Ordering::Acquire);
+        if newest == 0 {
+            // HTTP/1.1 is read by whoever it is for, so its reads need no notes.
+            return None;
+        }
         // The slot the writer fills next may be half written: leave it out.
         for back in 0..REMEMBERED - 1 {
             let slot = &self.slots[(newest.wrapping_sub(back) % REMEMBERED) as usize];
