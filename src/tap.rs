@@ -181,10 +181,10 @@ impl<B: Body<Data = Bytes>> ResponseTap<B> {
         }
     }
 
-    /// The answer goes to a client of HTTP/1, for which hyper asks no body that can't have a byte: of the answer to a
+    /// The answer goes to a client of HTTP/1, whose server asks no body that can't have a byte: of the answer to a
     /// HEAD, of a 204 and 304. So it ends here, for its HTTP/2 stream may not have said so yet.
     ///
-    /// `has_length`: the head has a `Content-Length`, which hyper drops or moves to the end if the body says that it has
+    /// `has_length`: the head has a `Content-Length`, which the server leaves out if the body says that it has
     /// ended (a 304 tells the length of what it does not send). So such a body does not say so. A 204 has none.
     pub fn fit_http1(&mut self, to_head: bool, status: StatusCode, has_length: bool) {
         if to_head || matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED) {
@@ -210,7 +210,7 @@ impl<B: Body<Data = Bytes>> ResponseTap<B> {
         }
     }
 
-    /// Every byte of a body of known length has come. hyper's HTTP/1 server then asks for no more, although an HTTP/2
+    /// Every byte of a body of known length has come. The HTTP/1 server then asks for no more, although an HTTP/2
     /// upstream may say only in another frame that this was the end.
     fn is_filled(&self) -> bool {
         self.fills && matches!(&self.source, Source::Upstream(inner) if inner.size_hint().exact() == Some(0))
@@ -223,7 +223,7 @@ impl<B: Body<Data = Bytes>> ResponseTap<B> {
         http2 && !self.has_ended() && self.exchange().is_some_and(|exchange| exchange.upload().handed_over().is_some())
     }
 
-    /// What was handed on has left if a flush has completed since: hyper polls the next frame only after it flushed.
+    /// What was handed on has left if a flush has completed since: the next frame is polled only after that.
     fn settle(&mut self) {
         let Some(open) = &mut self.open else { return };
         let stats = &open.downstream.stats;
@@ -307,7 +307,7 @@ impl<B: Body<Data = Bytes>> ResponseTap<B> {
         closed.or_else(|| upstream.last_read())
     }
 
-    /// The body ends here, as a cut, once what came before it has left: hyper drops with the connection what it has not
+    /// The body ends here, as a cut, once what came before it has left: with the connection the server drops what it has not
     /// written yet, and bytes that came in one read with the cut (a provider's last error event) would be lost with it.
     fn failed(&mut self, cause: Cause, error: BodyError, cx: &mut Context<'_>) -> PolledFrame {
         if let Some(open) = &mut self.open {

@@ -210,7 +210,7 @@ impl ConnStats {
 
     /// Calls `closing` once the next flush has completed, or when the connection is lost before it.
     ///
-    /// hyper drops a body at its end before it flushes, so the end of an exchange waits here for its departure. Several
+    /// A server drops a body at its end before it flushes, so the end of an exchange waits here for its departure. Several
     /// wait where requests were pipelined and the client does not read: one flush lets them all go.
     pub fn park(&self, closing: impl FnOnce(Option<Stamp>) + Send + 'static) {
         self.closing().push(Box::new(closing));

@@ -1,4 +1,4 @@
-//! Which read brought a frame? hyper hands frames over from another task, and between a read and its frame's arrival
+//! Which read brought a frame of HTTP/2? hyper hands frames over from another task, and between a read and its frame's arrival
 //! at the tap the next read may have come. But a frame *is* the memory the read filled (hyper slices its read buffer,
 //! it does not copy), so [`TracedIo`] notes the address range and stamp of the last few reads, and a frame finds its
 //! own by the address of its last byte. While a frame is alive its memory can't be filled again, so the newest range

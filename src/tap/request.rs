@@ -160,7 +160,7 @@ impl RequestTap {
             Some(Ok(frame)) => {
                 if let Some(bytes) = frame.data_ref() {
                     let arrival = self.data(bytes)?;
-                    // Of a body of known length hyper's HTTP/1 client asks for no more than that.
+                    // Of a body of known length the HTTP/1 client asks for no more than that.
                     let filled = self.to_http1 && self.inner.size_hint().exact() == Some(0);
                     if filled || self.inner.is_end_stream() {
                         self.ended(arrival);
