@@ -6,7 +6,6 @@ mod stages;
 mod tests;
 
 use std::{
-    fmt::Write as _,
     sync::Arc,
     time::{Duration, SystemTime},
 };
@@ -587,14 +586,19 @@ pub const fn load_class(in_flight: u32) -> &'static str {
     }
 }
 
-/// Writes `value / 10^digits` as a decimal number: exact, without exponent, trailing zeros or float noise. With digits
-/// there is always a fraction (`3.0`), so that a reader's type does not depend on the value.
+/// Writes `value / 10^digits` (18 at most) as a decimal number: exact, without exponent, trailing zeros or float noise. With
+/// digits there is always a fraction (`3.0`), so that a reader's type does not depend on the value.
 pub fn push_decimal(out: &mut String, value: u64, digits: u32) {
-    let unit = 10_u64.pow(digits);
-    let _ = write!(out, "{}", value / unit);
-    if digits > 0 {
-        let start = out.len() + 2;
-        let _ = write!(out, ".{:0width$}", value % unit, width = digits as usize);
-        out.truncate(start.max(out.trim_end_matches('0').len()));
+    let mut buffer = itoa::Buffer::new();
+    if digits == 0 {
+        out.push_str(buffer.format(value));
+        return;
     }
+    let unit = 10_u64.pow(digits);
+    out.push_str(buffer.format(value / unit));
+    out.push('.');
+    // The unit in front keeps the fraction's leading zeros.
+    let fraction = &buffer.format(unit + value % unit)[1..];
+    let zeros = fraction.bytes().rev().take_while(|digit| *digit == b'0').count();
+    out.push_str(&fraction[..(fraction.len() - zeros).max(1)]);
 }
