@@ -4,6 +4,7 @@
 //! nanoseconds. Content, query strings and credentials are not in an [`Observation`] and can't get here.
 
 mod record;
+mod time;
 
 use std::{
     fs::OpenOptions,
@@ -125,7 +126,7 @@ fn write_all(
     closing: &Closing,
     rest: Duration,
 ) {
-    let mut batch = Batch { sink, text: String::with_capacity(2 * BATCH), records: 0, torn: false };
+    let mut batch = Batch { sink, text: Vec::with_capacity(2 * BATCH), records: 0, torn: false };
     loop {
         let message = match queue.try_recv() {
             Ok(message) => Some(message),
@@ -141,7 +142,7 @@ fn write_all(
         };
         let Some(Message::Record(observation)) = message else { break };
         push_record(&mut batch.text, &observation);
-        batch.text.push('\n');
+        batch.text.push(b'\n');
         batch.records += 1;
         if batch.text.len() >= BATCH {
             batch.write(dropped);
@@ -152,7 +153,7 @@ fn write_all(
 
 struct Batch {
     sink: Box<dyn Write + Send>,
-    text: String,
+    text: Vec<u8>,
     records: u64,
     /// The last write failed, perhaps amid a line.
     torn: bool,
@@ -164,9 +165,9 @@ impl Batch {
             return;
         }
         if self.torn {
-            self.text.insert(0, '\n');
+            self.text.insert(0, b'\n');
         }
-        let written = self.sink.write_all(self.text.as_bytes()).and_then(|()| self.sink.flush());
+        let written = self.sink.write_all(&self.text).and_then(|()| self.sink.flush());
         if let Err(error) = &written {
             dropped.inc_by(self.records);
             if !self.torn {

@@ -1,6 +1,7 @@
 //! One finished exchange as a plain value, and the formulas over its marks. **The only room with formulas**: each
 //! returns an `Option`, absent when a mark it needs never happened.
 
+mod decimal;
 mod stages;
 #[cfg(test)]
 mod tests;
@@ -303,7 +304,10 @@ impl std::fmt::Display for ExchangeId {
     }
 }
 
-pub use self::stages::STAGES;
+pub use self::{
+    decimal::{push_decimal, push_decimal_bytes},
+    stages::STAGES,
+};
 
 /// Formulas that follow from the marks alone, so that a live exchange and its final record can't differ.
 impl Timeline {
@@ -584,21 +588,4 @@ pub const fn load_class(in_flight: u32) -> &'static str {
         17..=64 => "17_64",
         65.. => "65_up",
     }
-}
-
-/// Writes `value / 10^digits` (18 at most) as a decimal number: exact, without exponent, trailing zeros or float noise. With
-/// digits there is always a fraction (`3.0`), so that a reader's type does not depend on the value.
-pub fn push_decimal(out: &mut String, value: u64, digits: u32) {
-    let mut buffer = itoa::Buffer::new();
-    if digits == 0 {
-        out.push_str(buffer.format(value));
-        return;
-    }
-    let unit = 10_u64.pow(digits);
-    out.push_str(buffer.format(value / unit));
-    out.push('.');
-    // The unit in front keeps the fraction's leading zeros.
-    let fraction = &buffer.format(unit + value % unit)[1..];
-    let zeros = fraction.bytes().rev().take_while(|digit| *digit == b'0').count();
-    out.push_str(&fraction[..(fraction.len() - zeros).max(1)]);
 }

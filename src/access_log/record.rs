@@ -1,37 +1,41 @@
 //! One exchange as JSON. Every byte of a record is written here for each exchange there is, so nothing is formatted by
 //! `core::fmt` but what is rare: that took eight times as long.
 
-use std::{fmt::Write as _, time::UNIX_EPOCH};
+use std::{io::Write as _, time::SystemTime};
 
 use http::{Method, Version};
 
+use super::time::rfc3339;
 use crate::{
     clock::Nanos,
     dialect::Endpoint,
     observation::{
-        Connection, Limit, Observation, STAGES, StampSource, input_class, load_class, output_class, push_decimal,
+        Connection, ExchangeId, Limit, Observation, STAGES, StampSource, input_class, load_class, output_class,
+        push_decimal_bytes,
     },
     timeline::Timeline,
 };
 
 /// The record of an exchange: one JSON object without a line break, keys in the contract's order.
 pub fn record_json(observation: &Observation) -> String {
-    let mut json = String::with_capacity(2048);
+    let mut json = Vec::with_capacity(2048);
     push_record(&mut json, observation);
-    json
+    // Nothing was put into it but whole texts.
+    String::from_utf8(json).unwrap_or_default()
 }
 
 /// Writes the record of an exchange behind what is there.
-pub(super) fn push_record(out: &mut String, observation: &Observation) {
+pub(super) fn push_record(out: &mut Vec<u8>, observation: &Observation) {
     let o = observation;
     let marks = &o.timeline;
     let usage = &o.facts.usage;
     let streamed = o.streamed();
     let spans = (o.endpoint != Endpoint::Tunnel).then_some(marks);
-    let mut record = Object::open(out);
+    let start = out.len();
+    let mut record = Object { out };
 
-    record.time("time", o);
-    record.id("id", o.id.0);
+    record.time("time", o.time);
+    record.id("id", o.id);
     record.text("upstream", o.upstream.as_deref());
     record.word("endpoint", Some(o.endpoint.as_str()));
     record.word("dialect", Some(o.dialect.as_str()));
@@ -128,89 +132,67 @@ pub(super) fn push_record(out: &mut String, observation: &Observation) {
     record.text("session", o.session.as_deref());
     record.text("upstream_request_id", o.upstream_request_id.as_deref());
     record.seconds("client_sent_s", o.client_sent);
-    record.close()
+    record.close(start);
 }
 
-/// A JSON object in the making. Absent values leave no key; an inner object without keys leaves none either.
+/// A JSON object in the making. Each key comes with a comma before it, the first of which becomes the bracket. Absent values
+/// leave no key; an inner object without keys leaves none either.
 struct Object<'a> {
-    out: &'a mut String,
+    out: &'a mut Vec<u8>,
 }
 
-impl<'a> Object<'a> {
-    fn open(out: &'a mut String) -> Self {
-        out.push('{');
-        Self { out }
-    }
-
-    fn close(self) {
-        self.out.push('}');
-    }
-
-    /// No value ends with the bracket that opens an object.
-    fn is_empty(&self) -> bool {
-        self.out.as_bytes().last() == Some(&b'{')
-    }
-
+#[expect(clippy::inline_always, reason = "where a key's length is known it is copied without a call")]
+impl Object<'_> {
+    #[inline(always)]
     fn key(&mut self, key: &str) {
-        if !self.is_empty() {
-            self.out.push(',');
-        }
-        self.out.push('"');
-        self.out.push_str(key);
-        self.out.push_str("\":");
+        self.out.extend_from_slice(b",\"");
+        self.out.extend_from_slice(key.as_bytes());
+        self.out.extend_from_slice(b"\":");
     }
 
     /// A text from outside, whatever is in it.
+    #[inline(always)]
     fn text(&mut self, key: &str, value: Option<&str>) {
         if let Some(value) = value {
             self.key(key);
-            self.out.push('"');
+            self.out.push(b'"');
             push_escaped(self.out, value);
-            self.out.push('"');
+            self.out.push(b'"');
         }
     }
 
     /// One of our own words, which have nothing in them to escape.
+    #[inline(always)]
     fn word(&mut self, key: &str, value: Option<&'static str>) {
         if let Some(value) = value {
             self.key(key);
-            self.out.push('"');
-            self.out.push_str(value);
-            self.out.push('"');
+            self.out.push(b'"');
+            self.out.extend_from_slice(value.as_bytes());
+            self.out.push(b'"');
         }
     }
 
-    /// Texts from outside as one.
-    fn joined(&mut self, key: &str, values: &[String]) {
-        let Some((first, more)) = values.split_first() else { return };
-        self.key(key);
-        self.out.push('"');
-        push_escaped(self.out, first);
-        for value in more {
-            self.out.push('|');
-            push_escaped(self.out, value);
-        }
-        self.out.push('"');
-    }
-
+    #[inline(always)]
     fn count(&mut self, key: &str, value: Option<impl Into<u64>>) {
         if let Some(value) = value {
             self.key(key);
-            push_decimal(self.out, value.into(), 0);
+            push_decimal_bytes(self.out, value.into(), 0);
         }
     }
 
+    #[inline(always)]
     fn flag(&mut self, key: &str, value: Option<bool>) {
         if let Some(value) = value {
             self.key(key);
-            self.out.push_str(if value { "true" } else { "false" });
+            self.out.extend_from_slice(if value { b"true" } else { b"false" });
         }
     }
 
+    #[inline(always)]
     fn seconds(&mut self, key: &str, span: Option<Nanos>) {
         if let Some(span) = span {
             self.key(key);
-            push_decimal(self.out, span.0, 9);
+            push_decimal_bytes(self.out, span.0, 9);
         }
     }
 
@@ -219,59 +201,77 @@ impl<'a> Object<'a> {
     fn speed(&mut self, key: &str, speed: Option<f64>) {
         if let Some(speed) = speed.filter(|speed| speed.is_finite()) {
             self.key(key);
-            push_decimal(self.out, (speed * 1e6).round() as u64, 6);
+            push_decimal_bytes(self.out, (speed * 1e6).round() as u64, 6);
         }
     }
 
-    /// When the exchange began; no key for a clock behind the year 9999, which has no such form. One before 1970 has the
-    /// first that has.
-    fn time(&mut self, key: &str, observation: &Observation) {
-        let before = self.out.len();
-        self.key(key);
-        let time = humantime::format_rfc3339_micros(observation.time.max(UNIX_EPOCH));
-        if write!(self.out, "\"{time}\"").is_err() {
-            self.out.truncate(before);
+    fn time(&mut self, key: &str, time: SystemTime) {
+        if let Some(time) = rfc3339(time) {
+            self.key(key);
+            self.out.push(b'"');
+            self.out.extend_from_slice(&time);
+            self.out.push(b'"');
         }
     }
 
     /// Sixteen hexadecimal digits.
-    fn id(&mut self, key: &str, id: u64) {
+    fn id(&mut self, key: &str, id: ExchangeId) {
         self.key(key);
-        self.out.push('"');
-        let digit = |nibble: u8| char::from(if nibble < 10 { b'0' + nibble } else { b'a' - 10 + nibble });
-        for byte in id.to_be_bytes() {
-            self.out.push(digit(byte >> 4));
-            self.out.push(digit(byte & 15));
+        self.out.push(b'"');
+        let digits: [u8; 16] =
+            std::array::from_fn(|place| b"0123456789abcdef"[(id.0 >> (60 - 4 * place) & 15) as usize]);
+        self.out.extend_from_slice(&digits);
+        self.out.push(b'"');
+    }
+
+    /// Texts from outside as one.
+    fn joined(&mut self, key: &str, values: &[String]) {
+        let Some((first, more)) = values.split_first() else { return };
+        self.key(key);
+        self.out.push(b'"');
+        push_escaped(self.out, first);
+        for value in more {
+            self.out.push(b'|');
+            push_escaped(self.out, value);
         }
-        self.out.push('"');
+        self.out.push(b'"');
     }
 
     fn names(&mut self, key: &str, names: impl Iterator<Item = &'static str>) {
         self.key(key);
-        self.out.push('[');
+        self.out.push(b'[');
         for (index, name) in names.enumerate() {
-            self.out.push_str(if index > 0 { ",\"" } else { "\"" });
-            self.out.push_str(name);
-            self.out.push('"');
+            self.out.extend_from_slice(if index > 0 { b",\"" } else { b"\"" });
+            self.out.extend_from_slice(name.as_bytes());
+            self.out.push(b'"');
         }
-        self.out.push(']');
+        self.out.push(b']');
     }
 
+    #[inline(always)]
     fn object(&mut self, key: &str, fill: impl FnOnce(&mut Self)) {
         let before = self.out.len();
         self.key(key);
-        self.out.push('{');
+        let start = self.out.len();
         fill(self);
-        if self.is_empty() {
+        if self.out.len() == start {
             self.out.truncate(before);
         } else {
-            self.out.push('}');
+            self.close(start);
         }
+    }
+
+    /// Closes the object whose first key's comma stands here.
+    fn close(&mut self, start: usize) {
+        if let Some(comma) = self.out.get_mut(start) {
+            *comma = b'{';
+        }
+        self.out.push(b'}');
     }
 }
 
 /// A text as it stands between quotes: in runs of what needs no escape, which is nearly always all of it.
-fn push_escaped(out: &mut String, text: &str) {
+fn push_escaped(out: &mut Vec<u8>, text: &str) {
     let mut from = 0;
     if !text.bytes().all(|byte| matches!(byte, b' '..=b'~') && byte != b'"' && byte != b'\\') {
         for (at, char) in text.char_indices() {
@@ -279,18 +279,15 @@ fn push_escaped(out: &mut String, text: &str) {
             if !(matches!(char, '"' | '\\' | '\u{2028}' | '\u{2029}') || char.is_control()) {
                 continue;
             }
-            out.push_str(&text[from..at]);
+            out.extend_from_slice(&text.as_bytes()[from..at]);
             from = at + char.len_utf8();
-            match char {
-                '"' => out.push_str("\\\""),
-                '\\' => out.push_str("\\\\"),
-                other => {
-                    let _ = write!(out, "\\u{:04x}", u32::from(other));
-                }
-            }
+            let _ = match char {
+                '"' | '\\' => write!(out, "\\{char}"),
+                other => write!(out, "\\u{:04x}", u32::from(other)),
+            };
         }
     }
-    out.push_str(&text[from..]);
+    out.extend_from_slice(&text.as_bytes()[from..]);
 }
 
 fn version(version: Version) -> Option<&'static str> {
@@ -306,7 +303,7 @@ fn version(version: Version) -> Option<&'static str> {
 
 #[cfg(test)]
 mod tests {
-    use std::time::{Duration, SystemTime};
+    use std::time::{Duration, UNIX_EPOCH};
 
     use proptest::prelude::*;
     use serde_json::Value;
@@ -315,7 +312,7 @@ mod tests {
     use crate::{
         clock::Stamp,
         dialect::{Dialect, ObserverOff, RateLimit, Reported, limits::Kind},
-        observation::{EventOverhead, ExchangeId, Network, Outcome, StampSource},
+        observation::{EventOverhead, Network, Outcome, StampSource},
         timeline::Interval,
     };
 
