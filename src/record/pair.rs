@@ -1,7 +1,7 @@
 //! The handles of one upstream and of one (upstream, model): cells resolved once, observed without lock or allocation.
 
 use std::{
-    collections::HashMap,
+    collections::BTreeMap,
     sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock},
 };
 
@@ -42,7 +42,7 @@ pub struct UpstreamHandles {
     name: Arc<str>,
     shared: Arc<Shared>,
     cells: Arc<UpstreamCells>,
-    models: RwLock<HashMap<Box<str>, Arc<Pair>>>,
+    models: RwLock<BTreeMap<Box<str>, Arc<Pair>>>,
     other: OnceLock<Arc<Pair>>,
     none: OnceLock<Arc<Pair>>,
 }
