@@ -23,9 +23,7 @@ pub(super) fn rfc3339(time: SystemTime) -> Option<[u8; 27]> {
     ];
     for (place, mut number) in numbers {
         for digit in text[place].iter_mut().rev() {
-            #[expect(clippy::cast_possible_truncation, reason = "of ten")]
-            let of_ten = (number % 10) as u8;
-            *digit += of_ten;
+            *digit += (number % 10) as u8;
             number /= 10;
         }
     }

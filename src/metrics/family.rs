@@ -324,8 +324,11 @@ impl<C: Cell> Child<C> {
 pub struct Children<C> {
     family: Arc<Family<C>>,
     first: Box<[Arc<str>]>,
-    used: RwLock<Vec<(Box<[Box<str>]>, C)>>,
+    used: RwLock<Vec<Used<C>>>,
 }
+
+/// The other values and their cell.
+type Used<C> = (Box<[Box<str>]>, C);
 
 impl<C: Cell> Children<C> {
     /// Handles; the children are not there yet.
@@ -335,7 +338,7 @@ impl<C: Cell> Children<C> {
 
     /// The cell with these values behind the first ones. Allocates nothing after its first use.
     pub fn get(&self, last: &[&str]) -> C {
-        let same = |(values, _): &&(Box<[Box<str>]>, C)| values.iter().map(AsRef::as_ref).eq(last.iter().copied());
+        let same = |(values, _): &&Used<C>| values.iter().map(AsRef::as_ref).eq(last.iter().copied());
         if let Some((_, cell)) = self.used.read().unwrap_or_else(PoisonError::into_inner).iter().find(same) {
             return cell.clone();
         }

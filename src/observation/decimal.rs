@@ -38,7 +38,6 @@ fn decimal(room: &mut [u8; ROOM], value: u64, digits: u32) -> &[u8] {
 }
 
 /// Fills these places with the last digits of a number, two at a time.
-#[expect(clippy::cast_possible_truncation, reason = "of ten")]
 fn put(places: &mut [u8], mut value: u64) {
     let mut pairs = places.rchunks_exact_mut(2);
     for pair in &mut pairs {
