@@ -9,6 +9,7 @@ use prometheus::{IntCounter, IntGauge};
 
 use super::{
     Running,
+    cells::{add, finite, observe, touch},
     room::{Present, Room, Waiting},
 };
 use crate::{
@@ -579,33 +580,4 @@ const fn request_labels(endpoint: Endpoint, stream: bool, outcome: Outcome) -> [
 fn admissible(model: &str) -> bool {
     let printable = |char: char| char.is_ascii_graphic() || char == ' ' || char.is_alphanumeric();
     !model.is_empty() && model.len() <= MODEL_BYTES && model.chars().all(printable) && model != OTHER && model != NONE
-}
-
-/// Makes the child exist.
-fn touch<C: Cell>(child: &Child<C>) {
-    child.get();
-}
-
-/// Adds, unless there is nothing to add: a counter that was never used is not exposed.
-#[inline]
-fn add(cell: &Child<IntCounter>, amount: u64) {
-    if amount > 0 {
-        cell.get().inc_by(amount);
-    }
-}
-
-fn observe(cell: &Child<Histogram>, span: Option<Nanos>) {
-    if let Some(span) = span {
-        cell.get().observe(span.0);
-    }
-}
-
-/// A speed as its cells count it, millionths; what is no finite number is counted and dropped.
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates")]
-pub(super) fn finite(speed: f64, measurements_dropped: &IntCounter) -> Option<u64> {
-    if !speed.is_finite() {
-        measurements_dropped.inc();
-        return None;
-    }
-    Some((speed * 1e6).round() as u64)
 }
