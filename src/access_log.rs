@@ -4,13 +4,13 @@
 //! nanoseconds. Content, query strings and credentials are not in an [`Observation`] and can't get here.
 
 mod record;
+mod time;
 
 use std::{
     fs::OpenOptions,
     io::{self, Write},
     sync::{
-        Arc, Mutex, PoisonError,
-        atomic::{AtomicBool, Ordering},
+        Arc, Condvar, Mutex, MutexGuard, PoisonError,
         mpsc::{Receiver, RecvTimeoutError, SyncSender, TryRecvError, channel, sync_channel},
     },
     thread,
@@ -19,6 +19,7 @@ use std::{
 
 use prometheus::IntCounter;
 
+use self::record::push_record;
 pub use self::record::record_json;
 use crate::{config::LogTarget, observation::Observation};
 
@@ -26,15 +27,25 @@ use crate::{config::LogTarget, observation::Observation};
 const QUEUE: usize = 8192;
 /// Bytes gathered before they are written although more records wait.
 const BATCH: usize = 64 * 1024;
+/// How long the writer rests behind a write. Records that come meanwhile wake nobody and leave with one write: under load
+/// that is two wake-ups in this time, where there was one for each request.
+const REST: Duration = Duration::from_millis(5);
 
 /// The access log. Sending never waits: what finds the queue full is counted and dropped.
 #[derive(Debug)]
 pub struct AccessLog {
     queue: SyncSender<Message>,
-    closing: Arc<AtomicBool>,
+    closing: Arc<Closing>,
     /// Says nothing, and is lost when the writer ends.
     ended: Mutex<Receiver<()>>,
     dropped: IntCounter,
+}
+
+/// Whether the log is closing, which ends the writer's rest.
+#[derive(Debug, Default)]
+struct Closing {
+    closing: Mutex<bool>,
+    changed: Condvar,
 }
 
 enum Message {
@@ -52,16 +63,16 @@ impl AccessLog {
             LogTarget::Stdout => Box::new(io::stdout()),
             LogTarget::File(path) => Box::new(OpenOptions::new().create(true).append(true).open(path)?),
         };
-        Self::to(sink, QUEUE, dropped)
+        Self::to(sink, QUEUE, REST, dropped)
     }
 
-    fn to(sink: Box<dyn Write + Send>, queue: usize, dropped: IntCounter) -> io::Result<Self> {
+    fn to(sink: Box<dyn Write + Send>, queue: usize, rest: Duration, dropped: IntCounter) -> io::Result<Self> {
         let (sender, receiver) = sync_channel(queue);
         let (alive, ended) = channel::<()>();
-        let closing = Arc::new(AtomicBool::new(false));
+        let closing = Arc::<Closing>::default();
         let (lost, last) = (dropped.clone(), Arc::clone(&closing));
         thread::Builder::new().name("access-log".into()).spawn(move || {
-            write_all(&receiver, sink, &lost, &last);
+            write_all(&receiver, sink, &lost, &last, rest);
             drop(alive);
         })?;
         Ok(Self { queue: sender, closing, ended: Mutex::new(ended), dropped })
@@ -77,7 +88,7 @@ impl AccessLog {
     /// Has what is queued written out and the writer end, and waits for that, but not longer than `patience`: whoever
     /// reads the log may have stopped reading. Whether it is done; if not, it may be called again to wait on.
     pub fn close(&self, patience: Duration) -> bool {
-        self.closing.store(true, Ordering::Release);
+        self.closing.begin();
         // Wakes a writer that has nothing to do. One whose queue is full, so that this fails, looks for itself.
         let _ = self.queue.try_send(Message::Close);
         let ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
@@ -85,23 +96,53 @@ impl AccessLog {
     }
 }
 
-/// Writes records until told to close. What is gathered leaves when no more waits, or at 64 KiB: a record waits for the
-/// formatting of at most a few dozen others, so no timer is needed to bound its delay.
-fn write_all(queue: &Receiver<Message>, sink: Box<dyn Write + Send>, dropped: &IntCounter, closing: &AtomicBool) {
-    let mut batch = Batch { sink, text: String::with_capacity(2 * BATCH), records: 0, torn: false };
+impl Closing {
+    fn begin(&self) {
+        *self.state() = true;
+        self.changed.notify_all();
+    }
+
+    fn has_begun(&self) -> bool {
+        *self.state()
+    }
+
+    /// Waits for so long, but not beyond the closing.
+    fn rest(&self, time: Duration) {
+        let waited = self.changed.wait_timeout_while(self.state(), time, |closing| !*closing);
+        drop(waited.unwrap_or_else(PoisonError::into_inner));
+    }
+
+    fn state(&self) -> MutexGuard<'_, bool> {
+        self.closing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Writes records until told to close. What is gathered leaves when no more waits, or at 64 KiB: a record that comes alone
+/// at once, one that comes shortly behind a write at the end of the writer's `rest`.
+fn write_all(
+    queue: &Receiver<Message>,
+    sink: Box<dyn Write + Send>,
+    dropped: &IntCounter,
+    closing: &Closing,
+    rest: Duration,
+) {
+    let mut batch = Batch { sink, text: Vec::with_capacity(2 * BATCH), records: 0, torn: false };
     loop {
         let message = match queue.try_recv() {
             Ok(message) => Some(message),
             Err(TryRecvError::Disconnected) => None,
             Err(TryRecvError::Empty) => {
-                batch.write(dropped);
-                // While that was written more may have come.
-                if closing.load(Ordering::Acquire) { queue.try_recv().ok() } else { queue.recv().ok() }
+                if batch.records > 0 {
+                    batch.write(dropped);
+                    closing.rest(rest);
+                }
+                // Meanwhile more may have come.
+                if closing.has_begun() { queue.try_recv().ok() } else { queue.recv().ok() }
             }
         };
         let Some(Message::Record(observation)) = message else { break };
-        batch.text.push_str(&record_json(&observation));
-        batch.text.push('\n');
+        push_record(&mut batch.text, &observation);
+        batch.text.push(b'\n');
         batch.records += 1;
         if batch.text.len() >= BATCH {
             batch.write(dropped);
@@ -112,7 +153,7 @@ fn write_all(queue: &Receiver<Message>, sink: Box<dyn Write + Send>, dropped: &I
 
 struct Batch {
     sink: Box<dyn Write + Send>,
-    text: String,
+    text: Vec<u8>,
     records: u64,
     /// The last write failed, perhaps amid a line.
     torn: bool,
@@ -124,9 +165,9 @@ impl Batch {
             return;
         }
         if self.torn {
-            self.text.insert(0, '\n');
+            self.text.insert(0, b'\n');
         }
-        let written = self.sink.write_all(self.text.as_bytes()).and_then(|()| self.sink.flush());
+        let written = self.sink.write_all(&self.text).and_then(|()| self.sink.flush());
         if let Err(error) = &written {
             dropped.inc_by(self.records);
             if !self.torn {
@@ -200,7 +241,7 @@ mod tests {
         let written = Arc::new(Mutex::new(Vec::new()));
         let dropped = counter();
         let sink = Sink { written: written.clone(), gate: None, failures: 0 };
-        let log = AccessLog::to(Box::new(sink), 1000, dropped.clone()).unwrap();
+        let log = AccessLog::to(Box::new(sink), 1000, REST, dropped.clone()).unwrap();
         (0..500).for_each(|id| log.send(observation(id)));
         assert!(log.close(LONG));
         assert!(log.close(LONG), "it stays closed");
@@ -217,7 +258,7 @@ mod tests {
         let (arrived, at_gate) = channel();
         let (open, leave) = channel();
         let sink = Sink { written: written.clone(), gate: Some((arrived, leave)), failures: 0 };
-        let log = AccessLog::to(Box::new(sink), 4, dropped.clone()).unwrap();
+        let log = AccessLog::to(Box::new(sink), 4, REST, dropped.clone()).unwrap();
         log.send(observation(0));
         at_gate.recv().unwrap(); // the writer is busy with the first
         (1..=10).for_each(|id| log.send(observation(id)));
@@ -234,7 +275,7 @@ mod tests {
         let (arrived, at_gate) = channel();
         let (open, leave) = channel();
         let sink = Sink { written: written.clone(), gate: Some((arrived, leave)), failures: 0 };
-        let log = AccessLog::to(Box::new(sink), 2, counter()).unwrap();
+        let log = AccessLog::to(Box::new(sink), 2, REST, counter()).unwrap();
         log.send(observation(0));
         at_gate.recv().unwrap();
         (1..=2).for_each(|id| log.send(observation(id)));
@@ -246,13 +287,31 @@ mod tests {
     }
 
     #[test]
+    fn a_record_alone_leaves_at_once_and_those_behind_it_together() {
+        let written = Arc::new(Mutex::new(Vec::new()));
+        let (arrived, at_gate) = channel();
+        let (open, leave) = channel();
+        let sink = Sink { written: written.clone(), gate: Some((arrived, leave)), failures: 0 };
+        // It rests until it is closed.
+        let log = AccessLog::to(Box::new(sink), 16, 2 * LONG, counter()).unwrap();
+        (0..3).for_each(|_| open.send(()).unwrap());
+        log.send(observation(0));
+        at_gate.recv_timeout(LONG).unwrap();
+        (1..=9).for_each(|id| log.send(observation(id)));
+        assert!(log.close(LONG));
+        assert_eq!(at_gate.iter().count(), 1, "one write for nine");
+        let expected: Vec<_> = (0..10).map(|id| format!("{id:016x}")).collect();
+        assert_eq!(ids(&written.lock().unwrap()), expected);
+    }
+
+    #[test]
     fn what_a_failed_write_took_is_counted_and_the_next_line_is_whole() {
         let written = Arc::new(Mutex::new(Vec::new()));
         let dropped = counter();
         let (arrived, at_gate) = channel();
         let (open, leave) = channel();
         let sink = Sink { written: written.clone(), gate: Some((arrived, leave)), failures: 1 };
-        let log = AccessLog::to(Box::new(sink), 4, dropped.clone()).unwrap();
+        let log = AccessLog::to(Box::new(sink), 4, REST, dropped.clone()).unwrap();
         log.send(observation(1));
         at_gate.recv().unwrap();
         log.send(observation(2));

@@ -212,7 +212,7 @@ impl App {
     /// If an address can't be bound, a certificate can't be used, or the access log can't be opened; the message says
     /// which.
     pub fn bind(config: &Config) -> io::Result<Self> {
-        let clock = Clock::start();
+        let clock = Clock::system();
         Self::bind_with(config, Recorder::new(config, clock)?, clock)
     }
 

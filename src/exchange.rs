@@ -393,8 +393,8 @@ impl Exchange {
         self.seen.reasoning_seen = self.output_seen.contains(Kinds::REASONING);
         self.seen.request_bytes = self.upload.bytes();
         self.seen.timeline.request_end = self.seen.timeline.request_end.or_else(|| self.upload.ended());
-        if let Some(observer) = &self.observer {
-            self.seen.facts = observer.facts();
+        if let Some(observer) = &mut self.observer {
+            self.seen.facts = observer.take_facts();
             self.seen.observer_off = observer.off();
         }
         let (started, facts) =

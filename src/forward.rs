@@ -23,6 +23,8 @@ pub const ID_HEADER: HeaderName = HeaderName::from_static("x-streamgauge-id");
 
 const SERVER_TIMING: HeaderName = HeaderName::from_static("server-timing");
 
+const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
+const REQUEST_START: HeaderName = HeaderName::from_static("x-request-start");
 const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
 const PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection");
 
@@ -62,15 +64,13 @@ pub fn aim(parts: &mut request::Parts, path: &PathAndQuery, upstream: &Upstream,
 
 /// Makes an upstream's response head fit for a client of this version.
 pub fn answer_head(parts: &mut response::Parts, client: Version) {
-    if parts.headers.keys().any(is_hop_by_hop) {
-        let hop = Hop {
-            upgrade: parts.status == StatusCode::SWITCHING_PROTOCOLS,
-            to_http2: client == Version::HTTP_2,
-            same_framing: parts.version != Version::HTTP_2 && client != Version::HTTP_2,
-            host: true,
-        };
-        parts.headers = end_to_end(&mut parts.headers, hop);
-    }
+    let hop = Hop {
+        upgrade: parts.status == StatusCode::SWITCHING_PROTOCOLS,
+        to_http2: client == Version::HTTP_2,
+        same_framing: parts.version != Version::HTTP_2 && client != Version::HTTP_2,
+        host: true,
+    };
+    parts.headers = end_to_end(&mut parts.headers, hop);
     // The library writes the version of the client's side.
     parts.version = if client == Version::HTTP_2 { Version::HTTP_2 } else { Version::HTTP_11 };
 }
@@ -174,7 +174,7 @@ fn server_timing(seen: &Observation, until: Stamp) -> Option<HeaderValue> {
 
 /// The trace id of a W3C `traceparent`; absent without one or if it is malformed.
 pub fn trace_id(headers: &HeaderMap) -> Option<String> {
-    trace_id_of(headers.get("traceparent")?.to_str().ok()?)
+    trace_id_of(headers.get(TRACEPARENT)?.to_str().ok()?)
 }
 
 /// The trace id of a `traceparent`'s text, in lower case.
@@ -187,7 +187,7 @@ pub fn trace_id_of(traceparent: &str) -> Option<String> {
 /// From the instant in `X-Request-Start` (seconds, milli-, micro- or nanoseconds since 1970, `t=` allowed) to `now`.
 /// Absent without the header, if it is no number, or if it lies in the future.
 pub fn client_sent(headers: &HeaderMap, now: SystemTime) -> Option<Nanos> {
-    let text = headers.get("x-request-start")?.to_str().ok()?.trim();
+    let text = headers.get(REQUEST_START)?.to_str().ok()?.trim();
     let text = text.strip_prefix("t=").unwrap_or(text).trim_start();
     let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
     if !whole.bytes().chain(fraction.bytes()).all(|digit| digit.is_ascii_digit()) {
@@ -208,20 +208,26 @@ pub fn client_sent(headers: &HeaderMap, now: SystemTime) -> Option<Nanos> {
     now.duration_since(UNIX_EPOCH + std::time::Duration::from_nanos(nanos)).ok().map(Nanos::from)
 }
 
-/// The provider's own id of a request, from the response headers providers put it in.
+/// The provider's own id of a request, from the response headers providers put it in: of several by the first of these names.
 pub fn upstream_request_id(headers: &HeaderMap) -> Option<String> {
-    const NAMES: [&str; 9] = [
-        "x-request-id",
-        "request-id",
-        "apim-request-id",
-        "x-amzn-requestid",
-        "mistral-correlation-id",
-        "x-ds-trace-id",
-        "x-debug-trace-id",
-        "inference-id",
-        "x-generation-id",
-    ];
-    let value = NAMES.iter().find_map(|name| headers.get(*name))?.to_str().ok()?;
+    let rank = |name: &HeaderName| {
+        Some(match name.as_str() {
+            "x-request-id" => 0,
+            "request-id" => 1,
+            "apim-request-id" => 2,
+            "x-amzn-requestid" => 3,
+            "mistral-correlation-id" => 4,
+            "x-ds-trace-id" => 5,
+            "x-debug-trace-id" => 6,
+            "inference-id" => 7,
+            "x-generation-id" => 8,
+            _ => return None,
+        })
+    };
+    // One walk: a look-up of each name hashes them all. Of a name that came twice the first is the smallest too.
+    let (_, value) =
+        headers.iter().filter_map(|(name, value)| Some((rank(name)?, value))).min_by_key(|(rank, _)| *rank)?;
+    let value = value.to_str().ok()?;
     (value.len() <= 256).then(|| value.to_owned())
 }
 
@@ -250,6 +256,10 @@ struct Hop {
 
 /// The headers that go on, in their order. Taking single ones out of a `HeaderMap` would move the last into the gap.
 fn end_to_end(headers: &mut HeaderMap, hop: Hop) -> HeaderMap {
+    let stays = |name: &HeaderName| !is_hop_by_hop(name) && (hop.host || *name != header::HOST);
+    if headers.keys().all(stays) {
+        return std::mem::take(headers); // most heads, which need not be made anew
+    }
     let named: Vec<String> = tokens(headers, header::CONNECTION).map(str::to_ascii_lowercase).collect();
     let chunked = headers.contains_key(header::TRANSFER_ENCODING);
     let mut trailers = tokens(headers, header::TE).any(|te| te.eq_ignore_ascii_case("trailers"));

@@ -8,14 +8,14 @@
 //! # The one way through
 //!
 //! ```text
-//! bytes in ─► listener ─► TLS ─► hyper server ─► proxy::Gateway::call
+//! bytes in ─► listener ─► TLS ─► HTTP server ──► proxy::Gateway::call
 //!                                                 │ 1 route      RouteTable → Route
 //!                                                 │ 2 begin      Exchange, owned by an Open
 //!                                                 │ 3 acquire    Lease: an upstream connection and its facts
 //!                                                 │ 4 send       RequestTap on the way up
 //!                                                 │ 5 head       status, content type → Observer
 //!                                                 ▼ 6 respond    ResponseTap owns Open + Lease
-//! bytes out ◄─ hyper server polls ResponseTap ◄─ frames, untouched
+//! bytes out ◄─ HTTP server polls ResponseTap ◄─ frames, untouched
 //!                                                 │ each frame: stamp → count → frame events → read dialect → mark
 //!                                                 ▼ once, at the end, or when dropped
 //!                                    Observation (plain value, all formulas)
@@ -35,7 +35,7 @@
 //! | 0 pure | [`clock`], [`error`], [`framing`] | time as values; faults with side and stage; bytes in, events out in pieces |
 //! | 1 pure | [`timeline`], [`dialect`], [`config`] | the marks; what requests ask and events say; the configuration, valid by construction |
 //! | 2 values | [`route`], [`observation`], [`figures`] | where a request goes; one finished exchange and **the only formulas**; what many records come to |
-//! | 3 sinks, sockets | [`metrics`], [`access_log`], [`recent`], [`record`], [`net`] | the families and their encoder; the log; the last exchanges; the door to all three; sockets that stamp what passes, or ask the kernel when it came |
+//! | 3 sinks, sockets | [`metrics`], [`access_log`], [`recent`], [`record`], [`net`], [`http1`] | the families and their encoder; the log; the last exchanges; the door to all three; sockets that stamp what passes, or ask the kernel when it came; HTTP/1.1 on them |
 //! | 4 upstream | [`upstream`], [`upload`] | connections with their timings, lent as leases; the request's way up |
 //! | 5 tap | [`exchange`], [`tap`], [`tunnel`] | the measuring machine of one exchange; the bodies that feed it; what follows a 101, and the turns in it |
 //! | 6 proxy | [`forward`], [`proxy`], [`server`] | header hygiene; the six phases; one client connection |
@@ -59,7 +59,7 @@
 //! # Words
 //!
 //! *Downstream* is the client's side, *upstream* the provider's. An *exchange* is one request and its response, an
-//! *attempt* one sending of it. A *frame* is one body frame as hyper hands it over, a *read* one return of the socket;
+//! *attempt* one sending of it. A *frame* is one body frame as the HTTP library hands it over, a *read* one return of the socket;
 //! an *event* is what the dialect frames (one SSE event with data), an *output event* one with generated content. A
 //! *gap* lies between two output events' arrivals; a *stall* is time in which a side did not take bytes that were ready
 //! for it. A *lease* is an upstream connection lent to one exchange; a *route* leads requests to an upstream.
@@ -81,6 +81,7 @@ pub mod figures;
 pub mod forward;
 pub mod framing;
 pub mod health;
+pub mod http1;
 pub mod metrics;
 pub mod net;
 pub mod observation;

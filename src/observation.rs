@@ -1,12 +1,12 @@
 //! One finished exchange as a plain value, and the formulas over its marks. **The only room with formulas**: each
 //! returns an `Option`, absent when a mark it needs never happened.
 
+mod decimal;
 mod stages;
 #[cfg(test)]
 mod tests;
 
 use std::{
-    fmt::Write as _,
     sync::Arc,
     time::{Duration, SystemTime},
 };
@@ -304,7 +304,10 @@ impl std::fmt::Display for ExchangeId {
     }
 }
 
-pub use self::stages::STAGES;
+pub use self::{
+    decimal::{push_decimal, push_decimal_bytes},
+    stages::STAGES,
+};
 
 /// Formulas that follow from the marks alone, so that a live exchange and its final record can't differ.
 impl Timeline {
@@ -584,17 +587,5 @@ pub const fn load_class(in_flight: u32) -> &'static str {
         9..=16 => "9_16",
         17..=64 => "17_64",
         65.. => "65_up",
-    }
-}
-
-/// Writes `value / 10^digits` as a decimal number: exact, without exponent, trailing zeros or float noise. With digits
-/// there is always a fraction (`3.0`), so that a reader's type does not depend on the value.
-pub fn push_decimal(out: &mut String, value: u64, digits: u32) {
-    let unit = 10_u64.pow(digits);
-    let _ = write!(out, "{}", value / unit);
-    if digits > 0 {
-        let start = out.len() + 2;
-        let _ = write!(out, ".{:0width$}", value % unit, width = digits as usize);
-        out.truncate(start.max(out.trim_end_matches('0').len()));
     }
 }

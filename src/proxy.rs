@@ -3,7 +3,6 @@
 mod own;
 
 use std::{
-    convert::Infallible,
     fmt,
     pin::pin,
     sync::{Arc, OnceLock, atomic::Ordering},
@@ -15,7 +14,7 @@ use http::{
     uri::PathAndQuery,
 };
 use http_body::Body as _;
-use hyper::{body::Incoming, upgrade::OnUpgrade};
+use http_body_util::Either;
 
 use self::own::{Failure, Own, answer};
 use crate::{
@@ -24,16 +23,18 @@ use crate::{
     dialect::{Dialect, Recognised, RequestScan, may_ask_for_usage, recognise},
     exchange::{Answered, Exchange},
     forward,
+    http1::Upgrade,
     net::{ConnStats, tls::TlsError},
     observation::{Limit, Observation, Outcome},
     record::{Marked, Recorder, UpstreamHandles},
     route::{RouteTable, upstream_path},
     tap::{
-        BodyLimits, Continue, Departing, Downstream, Open, RequestBody, RequestParts, RequestTap, ResponseTap, Shared,
+        Asking, BodyLimits, Continue, Departing, Downstream, Open, RequestBody, RequestParts, RequestTap, ResponseTap,
+        Shared,
     },
     tunnel::{self, Watched},
     upload::Upload,
-    upstream::{Connector, Dial, Dialled, Lease, Pool, Sender, pool::Wanted},
+    upstream::{AnswerBody, Connector, Dial, Dialled, Lease, Lost, Pool, pool::Wanted},
 };
 
 /// The data plane: routes, upstream pools, and what every exchange shares.
@@ -128,20 +129,15 @@ impl Gateway {
     /// # Cancel safety
     /// Dropping the future (the client left) closes the upstream connection and books the exchange.
     ///
-    /// # Errors
-    /// Never: what goes wrong becomes an answer.
-    pub async fn call(
-        &self,
-        downstream: Arc<Downstream>,
-        mut request: Request<Incoming>,
-    ) -> Result<Response<ResponseTap>, Infallible> {
+    /// What goes wrong becomes an answer.
+    pub async fn call(&self, downstream: Arc<Downstream>, request: Request<Asking>) -> Response<ResponseTap> {
         let client = request.version();
         if *downstream.multiplexed.get_or_init(|| client == Version::HTTP_2) {
             downstream.stats.carries_many();
         }
         let request_head = self.request_head(&downstream, client, request.headers());
-        let upgrade = request.extensions().get::<OnUpgrade>().is_some().then(|| hyper::upgrade::on(&mut request));
-        let (mut parts, body) = request.into_parts();
+        let (mut parts, mut body) = request.into_parts();
+        let upgrade = if let Either::Left(body) = &mut body { body.take_upgrade() } else { None };
 
         // 1 route
         let route = self.routes.find(&parts).filter(|_| !forward::is_refused(&parts.method));
@@ -161,21 +157,21 @@ impl Gateway {
         };
         if let Some(ambiguity) = forward::ambiguity(&parts) {
             own::take_off(body, &parts);
-            return Ok(answer(open, own::ambiguous(ambiguity), adds));
+            return answer(open, own::ambiguous(ambiguity), adds);
         }
         let (Some(route), Some(provider)) = (route, provider) else {
             own::take_off(body, &parts);
-            return Ok(answer(open, own::no_route(&parts), adds));
+            return answer(open, own::no_route(&parts), adds);
         };
         if self.limits.max_in_flight.is_some_and(|most| self.shared.in_flight() > most) {
             own::take_off(body, &parts);
-            return Ok(answer(open, own::overloaded(), adds));
+            return answer(open, own::overloaded(), adds);
         }
 
         let upgrade = upgrade.filter(|_| forward::is_upgrade(&parts));
         let Some(path) = upstream_path(route, &parts.uri) else {
             own::take_off(body, &parts);
-            return Ok(answer(open, own::uri_too_long(), adds));
+            return answer(open, own::uri_too_long(), adds);
         };
         let to_head = parts.method == Method::HEAD;
         let gate = Arc::new(Continue::default());
@@ -201,17 +197,23 @@ impl Gateway {
             // Boxed, for it is asked of few, and an exchange's future stays as long as its connection.
             let asked = within(total_at, Box::pin(ask_for_usage(&mut tap, &mut parts, &mut open))).await;
             if let Err(own) = asked.unwrap_or_else(|| Err(Failure::TimedOut(Limit::Total).own(&upload))) {
-                return Ok(answer(open, own, adds));
+                return answer(open, own, adds);
             }
         }
-        let mut request = Request::from_parts(parts, tap);
-        watch_informational(&mut request, &gate);
+        let request = Request::from_parts(parts, tap);
 
         // 3 acquire, 4 send
-        let sent = self.send(provider, &path, request, upgrade.is_some(), &mut open, total_at).await;
+        let sent = self
+            .send(
+                provider,
+                request,
+                Way { path: &path, http1_only: upgrade.is_some(), gate: &gate, total_at },
+                &mut open,
+            )
+            .await;
         let (response, mut lease) = match sent {
             Ok(sent) => sent,
-            Err(failure) => return Ok(answer(open, failure.own(&upload), adds)),
+            Err(failure) => return answer(open, failure.own(&upload), adds),
         };
 
         // 5 head
@@ -234,10 +236,10 @@ impl Gateway {
         }
         if parts.status == StatusCode::SWITCHING_PROTOCOLS {
             let watched = recognised.and_then(|recognised| Watched::new(recognised, &parts.headers));
-            return Ok(switch(parts, body, upgrade, open, lease, watched, adds));
+            return switch(parts, body, upgrade, open, lease, watched, adds);
         }
         if client != Version::HTTP_11 && forward::is_coded(&parts.headers) {
-            return Ok(answer(open, own::coded_response(), adds));
+            return answer(open, own::coded_response(), adds);
         }
         let framed =
             [header::CONTENT_LENGTH, header::TRANSFER_ENCODING].iter().any(|by| parts.headers.contains_key(by));
@@ -253,7 +255,7 @@ impl Gateway {
         if client != Version::HTTP_2 {
             tap.fit_http1(to_head, parts.status, parts.headers.contains_key(header::CONTENT_LENGTH));
         }
-        Ok(Response::from_parts(parts, tap))
+        Response::from_parts(parts, tap)
     }
 
     /// Acquires a connection and sends the request on it; once more if the connection turned out to be dead before it
@@ -261,12 +263,11 @@ impl Gateway {
     async fn send(
         &self,
         provider: &Provider,
-        path: &PathAndQuery,
         mut request: Request<RequestBody>,
-        http1_only: bool,
+        way: Way<'_>,
         open: &mut Open,
-        total_at: Option<tokio::time::Instant>,
-    ) -> Result<(Response<Incoming>, Lease<RequestBody>), Failure> {
+    ) -> Result<(Response<AnswerBody<RequestBody>>, Lease<RequestBody>), Failure> {
+        let Way { path, http1_only, gate, total_at } = way;
         let clock = self.shared.clock;
         let is_observed = open.look().is_some();
         let attempted = |result| {
@@ -317,12 +318,7 @@ impl Gateway {
             open.departs(departing);
 
             let answer = {
-                let answer = pin!(async {
-                    match &mut lease.sender {
-                        Sender::Http1(sender) => sender.try_send_request(request).await,
-                        Sender::Http2(sender) => sender.try_send_request(request).await,
-                    }
-                });
+                let answer = pin!(lease.sender.send(request, |status| gate.informed(status)));
                 let answer = head_within(provider.config.limits.head, open.upload(), clock, answer);
                 within(total_at, answer).await.unwrap_or(Err(Unanswered::Limit(Limit::Total)))
             };
@@ -336,15 +332,13 @@ impl Gateway {
             open.sent(clock.now());
             let failure = match unanswered {
                 Unanswered::Limit(limit) => Failure::TimedOut(limit),
-                Unanswered::Error(mut error) => match error.take_message() {
-                    Some(again) if lease.reused && !fresh => {
-                        attempted("retried");
-                        request = again;
-                        fresh = true;
-                        continue;
-                    }
-                    _ => Failure::Reset(error.into_error()),
-                },
+                Unanswered::Error(Lost { request: Some(again), .. }) if lease.reused && !fresh => {
+                    attempted("retried");
+                    request = *again;
+                    fresh = true;
+                    continue;
+                }
+                Unanswered::Error(lost) => Failure::Reset(lost.error),
             };
             attempted("failed");
             return Err(failure);
@@ -419,25 +413,36 @@ fn add(headers: &mut HeaderMap, adds: Adds, open: &Open) {
 /// A 101: the answer goes down, and what follows is a tunnel.
 fn switch(
     mut parts: response::Parts,
-    body: Incoming,
-    client: Option<OnUpgrade>,
+    mut body: AnswerBody<RequestBody>,
+    client: Option<Upgrade>,
     mut open: Open,
     lease: Lease<RequestBody>,
     watched: Option<Watched>,
     adds: Adds,
 ) -> Response<ResponseTap> {
-    let Some(client) = client else { return answer(open, own::switched_unasked(), adds) };
+    let upstream = if let Either::Left(body) = &mut body { body.take_upgrade() } else { None };
+    let (Some(client), Some(upstream)) = (client, upstream) else {
+        return answer(open, own::switched_unasked(), adds);
+    };
     if let Some(exchange) = open.exchange() {
         exchange.tunnel();
     }
-    let mut response = Response::from_parts(parts, body);
-    let upstream = hyper::upgrade::on(&mut response);
-    (parts, _) = response.into_parts();
     forward::answer_head(&mut parts, Version::HTTP_11);
     add(&mut parts.headers, adds, &open);
     // Ends with its connections, or with the shutdown's deadline.
     tokio::spawn(tunnel::run(client, upstream, open, lease, watched));
     Response::from_parts(parts, ResponseTap::own(bytes::Bytes::new(), None))
+}
+
+/// How a request goes up.
+#[derive(Clone, Copy)]
+struct Way<'a> {
+    path: &'a PathAndQuery,
+    /// It asks to leave HTTP, for which HTTP/2 has no room.
+    http1_only: bool,
+    /// Where a 1xx is told.
+    gate: &'a Continue,
+    total_at: Option<tokio::time::Instant>,
 }
 
 /// Why one sending of a request was not answered.
@@ -461,18 +466,6 @@ pub fn head_arrival(stats: &ConnStats, version: Version, headers: &HeaderMap) ->
         reads.arrival_at(end + b"\r\n\r".len()).or_else(|| reads.arrival(value))
     });
     arrival.or_else(|| stats.last_read())
-}
-
-/// 1xx answers have no way to the client but the 100, which opens the request's body.
-fn watch_informational(request: &mut Request<RequestBody>, gate: &Arc<Continue>) {
-    let gate = Arc::clone(gate);
-    hyper::ext::on_informational(request, move |response| {
-        if response.status() == StatusCode::CONTINUE {
-            gate.open();
-        } else {
-            gate.dropped.store(true, Ordering::Release);
-        }
-    });
 }
 
 async fn within<T>(deadline: Option<tokio::time::Instant>, work: impl Future<Output = T>) -> Option<T> {

@@ -3,6 +3,7 @@
 //! What happens during an exchange (first output, a gap) is observed when it happens, through handles resolved once
 //! ([`Pair`], [`Started`]); what needs the whole exchange is observed at its end ([`Recorder::finish`]).
 
+mod cells;
 mod pair;
 mod room;
 #[cfg(test)]

@@ -1,20 +1,22 @@
 //! One client connection: TLS if the listener has it, HTTP/1.1 or HTTP/2 by what the client speaks, and each request
 //! handed to the [`Gateway`].
 
-use std::{sync::Arc, time::Duration};
+use std::{convert::Infallible, sync::Arc, time::Duration};
 
-use http::StatusCode;
-use hyper::service::service_fn;
-use hyper_util::{
-    rt::{TokioExecutor, TokioIo, TokioTimer},
-    server::conn::auto,
-};
+use bytes::Bytes;
+use http_body_util::Either;
+use hyper::{server::conn::http2, service::service_fn};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use rustls::ServerConfig;
 use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
 
 use crate::{
     config::Limits,
+    http1::{
+        Upgraded,
+        server::{self as http1, Ended},
+    },
     net::{BoxIo, MeteredIo, Socket, StampWrites, TracedIo},
     proxy::Gateway,
     tap::{Downstream, Shared},
@@ -25,14 +27,14 @@ use crate::{
 pub struct Server {
     gateway: Arc<Gateway>,
     core: usize,
-    http: auto::Builder<TokioExecutor>,
+    http2: http2::Builder<TokioExecutor>,
 }
 
 impl Server {
     /// A server in front of this gateway, on its first core.
     pub fn new(gateway: Arc<Gateway>) -> Self {
-        let http = http(gateway.limits());
-        Self { gateway, core: 0, http }
+        let http2 = http2(gateway.limits());
+        Self { gateway, core: 0, http2 }
     }
 
     /// The same on another core.
@@ -61,16 +63,16 @@ impl Server {
         let downstream = Gateway::downstream(self.core);
         let stats = Arc::clone(&downstream.stats);
         let metered = MeteredIo::new(socket, Arc::clone(&stats), gateway.shared().clock, StampWrites::After);
-        let plain: BoxIo = match tls {
+        let limits = gateway.limits();
+        let mut spoken = None;
+        let mut plain: BoxIo = match tls {
             None => Box::new(metered),
             Some(config) => {
                 // Boxed, to be gone after it: every connection's task would be larger by a KiB, TLS or not.
                 let accept = Box::pin(TlsAcceptor::from(config).accept(metered));
-                match tokio::time::timeout(gateway.limits().header_read, accept).await {
+                match tokio::time::timeout(limits.header_read, accept).await {
                     Ok(Ok(stream)) => {
-                        if stream.get_ref().1.alpn_protocol() == Some(b"h2") {
-                            stats.carries_many();
-                        }
+                        spoken = stream.get_ref().1.alpn_protocol().map(|protocol| protocol == b"h2");
                         Box::new(stream)
                     }
                     Ok(Err(error)) => return tracing::debug!(%error, "a client's TLS handshake failed"),
@@ -78,46 +80,72 @@ impl Server {
                 }
             }
         };
-        let io = TokioIo::new(TracedIo::new(plain, Arc::clone(&stats)));
-        let service = service_fn(|request| {
+        let (read, is_http2) = if let Some(is_http2) = spoken {
+            (Bytes::new(), is_http2)
+        } else {
+            let greeting = Box::pin(tokio::time::timeout(limits.header_read, http1::greeting(&mut plain)));
+            let greeting = tokio::select! {
+                greeting = greeting => greeting,
+                () = asked_to(&mut stop) => return,
+            };
+            match greeting {
+                Ok(Ok(greeting)) => greeting,
+                Ok(Err(error)) => return tracing::debug!(%error, "a client's connection ended"),
+                Err(_) => return tracing::debug!("a client connected and said nothing"),
+            }
+        };
+        if is_http2 {
+            let io = TracedIo::new(Box::new(Upgraded::new(plain, read)), stats);
+            Box::pin(self.serve_http2(io, downstream, stop)).await;
+        } else {
+            self.serve_http1(plain, read, downstream, stop).await;
+        }
+    }
+
+    async fn serve_http1(&self, io: BoxIo, read: Bytes, downstream: Arc<Downstream>, mut stop: watch::Receiver<bool>) {
+        let gateway = &self.gateway;
+        let limits = gateway.limits();
+        let limits = http1::Limits {
+            head_read: limits.header_read,
+            head_bytes: limits.max_head_bytes,
+            headers: limits.max_headers,
+        };
+        // Boxed, to be gone once the head is there: a connection's task would have room for its future (4 KiB) as long as it
+        // lives.
+        let service = |request: http::Request<_>| {
             let (gateway, downstream) = (Arc::clone(gateway), Arc::clone(&downstream));
-            // Boxed, to be gone once the head is there: hyper keeps the room of a service's future (4 KiB) as long as the
-            // connection lives.
-            Box::pin(async move { gateway.call(downstream, request).await })
+            Box::pin(async move { gateway.call(downstream, request.map(Either::Left)).await })
+        };
+        match http1::serve(io, read, limits, asked_to(&mut stop), service).await {
+            Ended::Refused(status) => gateway.refused_head(&downstream, status),
+            ended => tracing::debug!(?ended, "a client's connection ended"),
+        }
+    }
+
+    async fn serve_http2(&self, io: TracedIo, downstream: Arc<Downstream>, mut stop: watch::Receiver<bool>) {
+        let gateway = &self.gateway;
+        downstream.stats.carries_many();
+        let service = service_fn(|request: http::Request<_>| {
+            let (gateway, downstream) = (Arc::clone(gateway), Arc::clone(&downstream));
+            Box::pin(async move { Ok::<_, Infallible>(gateway.call(downstream, request.map(Either::Right)).await) })
         });
-        let mut connection = std::pin::pin!(self.http.serve_connection_with_upgrades(io, service));
+        let mut connection = std::pin::pin!(self.http2.serve_connection(TokioIo::new(io), service));
         let ended = tokio::select! {
             ended = connection.as_mut() => ended,
-            () = says_nothing(&downstream, gateway.limits().header_read) => {
-                return tracing::debug!("a client connected and said nothing");
-            }
             () = asked_to(&mut stop) => {
                 connection.as_mut().graceful_shutdown();
                 connection.await
             }
         };
         if let Err(error) = ended {
-            tracing::debug!(error = %*error, "a client's connection ended");
-            if let Some(status) = error.downcast_ref().and_then(refused_head) {
-                gateway.refused_head(&downstream, status);
-            }
+            tracing::debug!(%error, "a client's connection ended");
         }
     }
 }
 
-fn http(limits: &Limits) -> auto::Builder<TokioExecutor> {
-    let mut http = auto::Builder::new(TokioExecutor::new());
-    http.http1()
-        .timer(TokioTimer::new())
-        .header_read_timeout(limits.header_read)
-        .max_buf_size(limits.max_head_bytes)
-        .preserve_header_case(true)
-        .auto_date_header(false);
-    if limits.max_headers != Limits::default().max_headers {
-        // Set at all, it costs an allocation per request.
-        http.http1().max_headers(limits.max_headers);
-    }
-    http.http2()
+fn http2(limits: &Limits) -> http2::Builder<TokioExecutor> {
+    let mut http2 = http2::Builder::new(TokioExecutor::new());
+    http2
         .timer(TokioTimer::new())
         .auto_date_header(false)
         .max_header_list_size(u32::try_from(limits.max_head_bytes).unwrap_or(u32::MAX))
@@ -126,30 +154,7 @@ fn http(limits: &Limits) -> auto::Builder<TokioExecutor> {
         // A client that died without a word must not hold its upstream streams for a quarter of an hour.
         .keep_alive_interval(Duration::from_secs(30))
         .keep_alive_timeout(Duration::from_secs(20));
-    http
-}
-
-/// The status hyper has answered a head with that it could not read; absent if it answered nothing.
-fn refused_head(error: &hyper::Error) -> Option<StatusCode> {
-    if error.is_parse_too_large() {
-        // There is no predicate of its own for the second kind of too large.
-        if error.to_string() == "URI too long" {
-            return Some(StatusCode::URI_TOO_LONG);
-        }
-        Some(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE)
-    } else if error.is_parse() {
-        Some(StatusCode::BAD_REQUEST)
-    } else {
-        None
-    }
-}
-
-/// Ends for a client whose HTTP version is not known after so long: the library's own limit begins only then.
-async fn says_nothing(downstream: &Downstream, patience: Duration) {
-    tokio::time::sleep(patience).await;
-    if downstream.stats.greeted() || downstream.multiplexed.get().is_some() {
-        std::future::pending::<()>().await;
-    }
+    http2
 }
 
 async fn asked_to(stop: &mut watch::Receiver<bool>) {

@@ -18,19 +18,18 @@ use std::{
 use bytes::Bytes;
 use http::{StatusCode, Version};
 use http_body::{Body, Frame, SizeHint};
-use hyper::body::Incoming;
 use tokio::{sync::oneshot, time::Sleep};
 
 pub use self::{
     books::{Departing, Downstream, Open, Shared},
-    request::{Continue, RequestBody, RequestParts, RequestTap},
+    request::{Asking, Continue, RequestBody, RequestParts, RequestTap},
 };
 use crate::{
     clock::{Nanos, Stamp},
     exchange::{Cause, Exchange},
     net::{ConnStats, STALL},
     observation::Limit,
-    upstream::Lease,
+    upstream::{AnswerBody, Lease},
 };
 
 /// What a body fails with: an error of its inner body, or a limit of ours.
@@ -38,8 +37,8 @@ pub type BodyError = Box<dyn std::error::Error + Send + Sync>;
 
 /// The response's body on its way to the client. Owns the exchange and its upstream connection.
 ///
-/// `B` is the body it taps: hyper's in life, a scripted one in the benchmark of the hot path.
-pub struct ResponseTap<B = Incoming> {
+/// `B` is the body it taps: an upstream's in life, a scripted one in the benchmark of the hot path.
+pub struct ResponseTap<B = AnswerBody<RequestBody>> {
     source: Source<B>,
     open: Option<Open>,
     lease: Option<Lease<RequestBody>>,
@@ -55,6 +54,8 @@ pub struct ResponseTap<B = Incoming> {
     limits: Option<Box<BodyLimits>>,
     /// Flushes when the newest bytes, head included, were handed on.
     handed_on: u32,
+    /// The last look found a frame, and nobody has looked since whether there is another.
+    is_unwatched: bool,
     failure: Option<Box<Failure>>,
 }
 
@@ -133,6 +134,7 @@ impl<B: Body<Data = Bytes>> ResponseTap<B> {
         let mut tap = Self {
             flushes: client.flushes(),
             handed_on: client.flushes(),
+            is_unwatched: false,
             failure: None,
             stalls: client.stalls(),
             upstream: Some(stats),
@@ -169,6 +171,7 @@ impl<B: Body<Data = Bytes>> ResponseTap<B> {
             upstream: None,
             flushes: 0,
             handed_on: 0,
+            is_unwatched: false,
             multiplexed: false,
             fills: false,
             failure: None,
@@ -178,10 +181,10 @@ impl<B: Body<Data = Bytes>> ResponseTap<B> {
         }
     }
 
-    /// The answer goes to a client of HTTP/1, for which hyper asks no body that can't have a byte: of the answer to a
+    /// The answer goes to a client of HTTP/1, whose server asks no body that can't have a byte: of the answer to a
     /// HEAD, of a 204 and 304. So it ends here, for its HTTP/2 stream may not have said so yet.
     ///
-    /// `has_length`: the head has a `Content-Length`, which hyper drops or moves to the end if the body says that it has
+    /// `has_length`: the head has a `Content-Length`, which the server leaves out if the body says that it has
     /// ended (a 304 tells the length of what it does not send). So such a body does not say so. A 204 has none.
     pub fn fit_http1(&mut self, to_head: bool, status: StatusCode, has_length: bool) {
         if to_head || matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED) {
@@ -207,7 +210,7 @@ impl<B: Body<Data = Bytes>> ResponseTap<B> {
         }
     }
 
-    /// Every byte of a body of known length has come. hyper's HTTP/1 server then asks for no more, although an HTTP/2
+    /// Every byte of a body of known length has come. The HTTP/1 server then asks for no more, although an HTTP/2
     /// upstream may say only in another frame that this was the end.
     fn is_filled(&self) -> bool {
         self.fills && matches!(&self.source, Source::Upstream(inner) if inner.size_hint().exact() == Some(0))
@@ -220,7 +223,7 @@ impl<B: Body<Data = Bytes>> ResponseTap<B> {
         http2 && !self.has_ended() && self.open.as_ref().is_some_and(|open| open.upload().handed_over().is_some())
     }
 
-    /// What was handed on has left if a flush has completed since: hyper polls the next frame only after it flushed.
+    /// What was handed on has left if a flush has completed since: the next frame is polled only after that.
     fn settle(&mut self) {
         let Some(open) = &mut self.open else { return };
         let stats = &open.downstream.stats;
@@ -245,6 +248,7 @@ impl<B: Body<Data = Bytes>> ResponseTap<B> {
     }
 
     fn data(&mut self, bytes: &Bytes) -> Option<Stamp> {
+        let was_unwatched = std::mem::replace(&mut self.is_unwatched, true);
         let upstream = self.upstream.as_ref()?;
         let arrival = upstream.arrival(bytes)?;
         let open = self.open.as_mut()?;
@@ -264,8 +268,9 @@ impl<B: Body<Data = Bytes>> ResponseTap<B> {
             let stalls = stats.stalls();
             if stalls != self.stalls {
                 self.stalls = stalls;
-                // The write that was stuck has gone through by now; a frame that was read before it sat here meanwhile.
-                if stats.last_write().is_some_and(|departure| departure.since(arrival) > STALL) {
+                // The write that was stuck has gone through by now. A frame that was read before it sat here meanwhile, and one
+                // that nobody looked for, since as much was held already as may be, came nobody knows when.
+                if was_unwatched || stats.last_write().is_some_and(|departure| departure.since(arrival) > STALL) {
                     exchange.taint();
                 }
             }
@@ -301,7 +306,7 @@ impl<B: Body<Data = Bytes>> ResponseTap<B> {
         closed.or_else(|| upstream.last_read())
     }
 
-    /// The body ends here, as a cut, once what came before it has left: hyper drops with the connection what it has not
+    /// The body ends here, as a cut, once what came before it has left: with the connection the server drops what it has not
     /// written yet, and bytes that came in one read with the cut (a provider's last error event) would be lost with it.
     fn failed(&mut self, cause: Cause, error: BodyError, cx: &mut Context<'_>) -> PolledFrame {
         if let Some(open) = &mut self.open {
@@ -358,6 +363,7 @@ where
         this.settle();
         match polled {
             Poll::Pending => {
+                this.is_unwatched = false;
                 if let Some(limits) = &mut this.limits
                     && let Poll::Ready(limit) = limits.poll(cx)
                 {

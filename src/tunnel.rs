@@ -15,8 +15,6 @@ use http::{
     HeaderMap,
     header::{SEC_WEBSOCKET_EXTENSIONS, UPGRADE},
 };
-use hyper::upgrade::{OnUpgrade, Upgraded};
-use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, split};
 
 use self::turns::Turns;
@@ -25,6 +23,7 @@ use crate::{
     dialect::{Dialect, Endpoint, ObserverOff, Recognised, session::Session},
     exchange::{Cause, Sent},
     framing::websocket,
+    http1::Upgrade,
     net::ConnStats,
     tap::{Open, RequestBody},
     upstream::Lease,
@@ -61,8 +60,8 @@ impl Watched {
 /// # Cancel safety
 /// Dropping the future closes both connections and books the exchange and its turns.
 pub async fn run(
-    client: OnUpgrade,
-    upstream: OnUpgrade,
+    client: Upgrade,
+    upstream: Upgrade,
     mut open: Open,
     lease: Lease<RequestBody>,
     watched: Option<Watched>,
@@ -107,18 +106,16 @@ pub async fn run(
     open.close(cause);
 }
 
-async fn carry(client: OnUpgrade, upstream: OnUpgrade, books: &Mutex<Books<'_>>, sides: &Sides) -> Cause {
-    let Ok((client, upstream)) = tokio::try_join!(client, upstream) else { return Cause::Reset };
-    let (from_client, to_client) = halves(client);
-    let (from_upstream, to_upstream) = halves(upstream);
+async fn carry(client: Upgrade, upstream: Upgrade, books: &Mutex<Books<'_>>, sides: &Sides) -> Cause {
+    let (Some(client), Some(upstream)) = tokio::join!(client.connection(), upstream.connection()) else {
+        return Cause::Reset;
+    };
+    let (from_client, to_client) = split(client);
+    let (from_upstream, to_upstream) = split(upstream);
     // Each direction ends by itself (half-closed connections are legal here); a broken one ends both.
     let both =
         tokio::try_join!(up(from_client, to_upstream, books, sides), down(from_upstream, to_client, books, sides));
     both.err().unwrap_or(Cause::Ended)
-}
-
-fn halves(io: Upgraded) -> (impl AsyncRead + Unpin, impl AsyncWrite + Unpin) {
-    split(TokioIo::new(io))
 }
 
 /// Read at once.

@@ -1,4 +1,4 @@
-//! What happens on a request's way up, shared by the tap that sees it (owned by hyper's connection task) and the
+//! What happens on a request's way up, shared by the tap that sees it (owned by whoever sends it on) and the
 //! exchange that books it. Atomics with one writer, and one lock that is taken a handful of times per exchange.
 
 use std::sync::{

@@ -1,54 +1,58 @@
-//! One exchange as JSON.
+//! One exchange as JSON. Every byte of a record is written here for each exchange there is, so nothing is formatted by
+//! `core::fmt` but what is rare: that took eight times as long.
 
-use std::{
-    fmt::{Display, Write as _},
-    time::UNIX_EPOCH,
-};
+use std::{io::Write as _, time::SystemTime};
 
-use http::Version;
+use http::{Method, Version};
 
+use super::time::rfc3339;
 use crate::{
     clock::Nanos,
     dialect::Endpoint,
     observation::{
-        Connection, Limit, Observation, STAGES, StampSource, input_class, load_class, output_class, push_decimal,
+        Connection, ExchangeId, Limit, Observation, STAGES, StampSource, input_class, load_class, output_class,
+        push_decimal_bytes,
     },
     timeline::Timeline,
 };
 
 /// The record of an exchange: one JSON object without a line break, keys in the contract's order.
 pub fn record_json(observation: &Observation) -> String {
+    let mut json = Vec::with_capacity(2048);
+    push_record(&mut json, observation);
+    // Nothing was put into it but whole texts.
+    String::from_utf8(json).unwrap_or_default()
+}
+
+/// Writes the record of an exchange behind what is there.
+pub(super) fn push_record(out: &mut Vec<u8>, observation: &Observation) {
     let o = observation;
     let marks = &o.timeline;
     let usage = &o.facts.usage;
     let streamed = o.streamed();
     let spans = (o.endpoint != Endpoint::Tunnel).then_some(marks);
-    let mut record = Object::open(String::with_capacity(2048));
+    let start = out.len();
+    let mut record = Object { out };
 
-    // A clock before 1970 or behind the year 9999 has no such form.
-    let mut time = String::with_capacity(27);
-    if write!(time, "{}", humantime::format_rfc3339_micros(o.time.max(UNIX_EPOCH))).is_ok() {
-        record.text("time", Some(&time));
-    }
-    record.text("id", Some(&o.id.to_string()));
+    record.time("time", o.time);
+    record.id("id", o.id);
     record.text("upstream", o.upstream.as_deref());
-    record.text("endpoint", Some(o.endpoint.as_str()));
-    record.text("dialect", Some(o.dialect.as_str()));
-    record.text("method", o.method.as_ref().map(http::Method::as_str));
+    record.word("endpoint", Some(o.endpoint.as_str()));
+    record.word("dialect", Some(o.dialect.as_str()));
+    record.text("method", o.method.as_ref().map(Method::as_str));
     record.text("path", o.path.as_deref().and_then(|path| path.split('?').next()));
-    record.plain("status", o.status);
-    record.plain("stream", Some(o.stream));
-    record.plain("asked_stream", o.asked_stream);
-    record.text("outcome", Some(o.outcome.as_str()));
-    record.text("limit", o.limit.map(Limit::as_str));
+    record.count("status", o.status);
+    record.flag("stream", Some(o.stream));
+    record.flag("asked_stream", o.asked_stream);
+    record.word("outcome", Some(o.outcome.as_str()));
+    record.word("limit", o.limit.map(Limit::as_str));
 
     record.text("model", o.model.as_deref());
     record.text("response_model", o.facts.response_model.as_deref());
-    let finish = (!o.facts.finish_reasons.is_empty()).then(|| o.facts.finish_reasons.join("|"));
-    record.text("finish_reason", finish.as_deref());
+    record.joined("finish_reason", &o.facts.finish_reasons);
 
     record.seconds("wall_s", Some(o.wall()));
-    record.plain("attempts", Some(o.attempts));
+    record.count("attempts", Some(o.attempts));
     record.seconds("request_s", spans.and_then(Timeline::request_span));
     record.seconds("ttfb_s", spans.and_then(Timeline::ttfb));
     record.seconds("first_event_s", streamed.and_then(Timeline::first_event_time));
@@ -66,20 +70,20 @@ pub fn record_json(observation: &Observation) -> String {
 
     // Without events to read there is nothing to count: no stream, or none of a dialect that is known.
     let counted = o.stream && (o.observer_off.is_none() || o.events > 0);
-    record.plain("events", counted.then_some(o.events));
-    record.plain("output_events", counted.then_some(o.output_events));
-    record.plain("coalesced_events", counted.then_some(o.cadence.coalesced()));
+    record.count("events", counted.then_some(o.events));
+    record.count("output_events", counted.then_some(o.output_events));
+    record.count("coalesced_events", counted.then_some(o.cadence.coalesced()));
     // Of a tunnel they are not counted: zero would say that nothing came.
-    record.plain("reads", spans.and(Some(o.reads)));
-    record.plain("request_bytes", Some(o.request_bytes));
-    record.plain("response_bytes", Some(o.response_bytes));
+    record.count("reads", spans.and(Some(o.reads)));
+    record.count("request_bytes", Some(o.request_bytes));
+    record.count("response_bytes", Some(o.response_bytes));
 
-    record.plain("input_tokens", usage.input);
-    record.plain("cached_tokens", usage.cached);
-    record.plain("cache_write_tokens", usage.cache_write);
-    record.plain("output_tokens", usage.output);
-    record.plain("reasoning_tokens", usage.reasoning);
-    record.object("usage_raw", |raw| usage.raw.iter().for_each(|(name, count)| raw.plain(name, Some(*count))));
+    record.count("input_tokens", usage.input);
+    record.count("cached_tokens", usage.cached);
+    record.count("cache_write_tokens", usage.cache_write);
+    record.count("output_tokens", usage.output);
+    record.count("reasoning_tokens", usage.reasoning);
+    record.object("usage_raw", |raw| usage.raw.iter().for_each(|(name, count)| raw.count(name, Some(*count))));
 
     record.object("overhead_s", |overhead| {
         overhead.seconds("request", o.overhead_request());
@@ -96,85 +100,99 @@ pub fn record_json(observation: &Observation) -> String {
     record.object("rate_limits", |limits| {
         for limit in &o.rate_limits {
             limits.object(limit.kind.as_str(), |stated| {
-                stated.plain("limit", limit.limit);
-                stated.plain("remaining", limit.remaining);
+                stated.count("limit", limit.limit);
+                stated.count("remaining", limit.remaining);
                 stated.seconds("reset_s", limit.reset);
             });
         }
     });
     record.object("connection", |connection| {
-        connection.plain("reused", o.connection.reused);
-        connection.text("client_version", o.connection.client_version.and_then(version));
-        connection.text("upstream_version", o.connection.upstream_version.and_then(version));
+        connection.flag("reused", o.connection.reused);
+        connection.word("client_version", o.connection.client_version.and_then(version));
+        connection.word("upstream_version", o.connection.upstream_version.and_then(version));
         let Connection { client, upstream, .. } = &o.connection;
         connection.seconds("client_rtt_s", client.rtt);
         connection.seconds("client_min_rtt_s", client.min_rtt);
-        connection.plain("client_retransmits", client.retransmits);
+        connection.count("client_retransmits", client.retransmits);
         connection.seconds("upstream_rtt_s", upstream.rtt);
         connection.seconds("upstream_min_rtt_s", upstream.min_rtt);
-        connection.plain("upstream_retransmits", upstream.retransmits);
+        connection.count("upstream_retransmits", upstream.retransmits);
     });
     record.object("stamp", |stamp| {
-        stamp.text("client", Some(o.client_stamp.as_str()));
-        stamp.text("upstream", o.upstream_stamp.map(StampSource::as_str));
+        stamp.word("client", Some(o.client_stamp.as_str()));
+        stamp.word("upstream", o.upstream_stamp.map(StampSource::as_str));
     });
     record.names("flags", o.flags_named().into_iter().filter_map(|(name, set)| set.then_some(name)));
 
     record.text("workload", o.workload.as_deref());
-    record.text("input_class", usage.input.map(|tokens| input_class(Some(tokens))));
-    record.text("output_class", usage.output.map(|tokens| output_class(Some(tokens))));
-    record.text("load_class", spans.and(o.load).map(load_class));
+    record.word("input_class", usage.input.map(|tokens| input_class(Some(tokens))));
+    record.word("output_class", usage.output.map(|tokens| output_class(Some(tokens))));
+    record.word("load_class", spans.and(o.load).map(load_class));
     record.text("trace_id", o.trace_id.as_deref());
     record.text("session", o.session.as_deref());
     record.text("upstream_request_id", o.upstream_request_id.as_deref());
     record.seconds("client_sent_s", o.client_sent);
-    record.close()
+    record.close(start);
 }
 
-/// A JSON object in the making. Absent values leave no key; an inner object without keys leaves none either.
-struct Object {
-    out: String,
-    empty: bool,
+/// A JSON object in the making. Each key comes with a comma before it, the first of which becomes the bracket. Absent values
+/// leave no key; an inner object without keys leaves none either.
+struct Object<'a> {
+    out: &'a mut Vec<u8>,
 }
 
-impl Object {
-    fn open(mut out: String) -> Self {
-        out.push('{');
-        Self { out, empty: true }
-    }
-
-    fn close(mut self) -> String {
-        self.out.push('}');
-        self.out
-    }
-
+#[expect(clippy::inline_always, reason = "where a key's length is known it is copied without a call")]
+impl Object<'_> {
+    #[inline(always)]
     fn key(&mut self, key: &str) {
-        if !std::mem::replace(&mut self.empty, false) {
-            self.out.push(',');
-        }
-        quote(&mut self.out, key);
-        self.out.push(':');
+        self.out.extend_from_slice(b",\"");
+        self.out.extend_from_slice(key.as_bytes());
+        self.out.extend_from_slice(b"\":");
     }
 
+    /// A text from outside, whatever is in it.
+    #[inline(always)]
     fn text(&mut self, key: &str, value: Option<&str>) {
         if let Some(value) = value {
             self.key(key);
-            quote(&mut self.out, value);
+            self.out.push(b'"');
+            push_escaped(self.out, value);
+            self.out.push(b'"');
         }
     }
 
-    /// A count or a boolean.
-    fn plain(&mut self, key: &str, value: Option<impl Display>) {
+    /// One of our own words, which have nothing in them to escape.
+    #[inline(always)]
+    fn word(&mut self, key: &str, value: Option<&'static str>) {
         if let Some(value) = value {
             self.key(key);
-            let _ = write!(self.out, "{value}");
+            self.out.push(b'"');
+            self.out.extend_from_slice(value.as_bytes());
+            self.out.push(b'"');
         }
     }
 
+    #[inline(always)]
+    fn count(&mut self, key: &str, value: Option<impl Into<u64>>) {
+        if let Some(value) = value {
+            self.key(key);
+            push_decimal_bytes(self.out, value.into(), 0);
+        }
+    }
+
+    #[inline(always)]
+    fn flag(&mut self, key: &str, value: Option<bool>) {
+        if let Some(value) = value {
+            self.key(key);
+            self.out.extend_from_slice(if value { b"true" } else { b"false" });
+        }
+    }
+
+    #[inline(always)]
     fn seconds(&mut self, key: &str, span: Option<Nanos>) {
         if let Some(span) = span {
             self.key(key);
-            push_decimal(&mut self.out, span.0, 9);
+            push_decimal_bytes(self.out, span.0, 9);
         }
     }
 
@@ -183,51 +201,93 @@ impl Object {
     fn speed(&mut self, key: &str, speed: Option<f64>) {
         if let Some(speed) = speed.filter(|speed| speed.is_finite()) {
             self.key(key);
-            push_decimal(&mut self.out, (speed * 1e6).round() as u64, 6);
+            push_decimal_bytes(self.out, (speed * 1e6).round() as u64, 6);
         }
+    }
+
+    fn time(&mut self, key: &str, time: SystemTime) {
+        if let Some(time) = rfc3339(time) {
+            self.key(key);
+            self.out.push(b'"');
+            self.out.extend_from_slice(&time);
+            self.out.push(b'"');
+        }
+    }
+
+    /// Sixteen hexadecimal digits.
+    fn id(&mut self, key: &str, id: ExchangeId) {
+        self.key(key);
+        self.out.push(b'"');
+        let digits: [u8; 16] =
+            std::array::from_fn(|place| b"0123456789abcdef"[(id.0 >> (60 - 4 * place) & 15) as usize]);
+        self.out.extend_from_slice(&digits);
+        self.out.push(b'"');
+    }
+
+    /// Texts from outside as one.
+    fn joined(&mut self, key: &str, values: &[String]) {
+        let Some((first, more)) = values.split_first() else { return };
+        self.key(key);
+        self.out.push(b'"');
+        push_escaped(self.out, first);
+        for value in more {
+            self.out.push(b'|');
+            push_escaped(self.out, value);
+        }
+        self.out.push(b'"');
     }
 
     fn names(&mut self, key: &str, names: impl Iterator<Item = &'static str>) {
         self.key(key);
-        self.out.push('[');
+        self.out.push(b'[');
         for (index, name) in names.enumerate() {
-            if index > 0 {
-                self.out.push(',');
-            }
-            quote(&mut self.out, name);
+            self.out.extend_from_slice(if index > 0 { b",\"" } else { b"\"" });
+            self.out.extend_from_slice(name.as_bytes());
+            self.out.push(b'"');
         }
-        self.out.push(']');
+        self.out.push(b']');
     }
 
+    #[inline(always)]
     fn object(&mut self, key: &str, fill: impl FnOnce(&mut Self)) {
-        let (length, was_empty) = (self.out.len(), self.empty);
+        let before = self.out.len();
         self.key(key);
-        self.out.push('{');
-        self.empty = true;
+        let start = self.out.len();
         fill(self);
-        if self.empty {
-            self.out.truncate(length);
-            self.empty = was_empty;
+        if self.out.len() == start {
+            self.out.truncate(before);
         } else {
-            self.out.push('}');
+            self.close(start);
         }
+    }
+
+    /// Closes the object whose first key's comma stands here.
+    fn close(&mut self, start: usize) {
+        if let Some(comma) = self.out.get_mut(start) {
+            *comma = b'{';
+        }
+        self.out.push(b'}');
     }
 }
 
-fn quote(out: &mut String, text: &str) {
-    out.push('"');
-    for char in text.chars() {
-        match char {
-            '"' => out.push_str("\\\""),
-            '\\' => out.push_str("\\\\"),
+/// A text as it stands between quotes: in runs of what needs no escape, which is nearly always all of it.
+fn push_escaped(out: &mut Vec<u8>, text: &str) {
+    let mut from = 0;
+    if !text.bytes().all(|byte| matches!(byte, b' '..=b'~') && byte != b'"' && byte != b'\\') {
+        for (at, char) in text.char_indices() {
             // U+2028 and U+2029 are lawful JSON, but line breaks to some readers of lines.
-            control if control.is_control() || matches!(control, '\u{2028}' | '\u{2029}') => {
-                let _ = write!(out, "\\u{:04x}", u32::from(control));
+            if !(matches!(char, '"' | '\\' | '\u{2028}' | '\u{2029}') || char.is_control()) {
+                continue;
             }
-            other => out.push(other),
+            out.extend_from_slice(&text.as_bytes()[from..at]);
+            from = at + char.len_utf8();
+            let _ = match char {
+                '"' | '\\' => write!(out, "\\{char}"),
+                other => write!(out, "\\u{:04x}", u32::from(other)),
+            };
         }
     }
-    out.push('"');
+    out.extend_from_slice(&text.as_bytes()[from..]);
 }
 
 fn version(version: Version) -> Option<&'static str> {
@@ -243,16 +303,16 @@ fn version(version: Version) -> Option<&'static str> {
 
 #[cfg(test)]
 mod tests {
-    use std::time::{Duration, SystemTime};
+    use std::time::{Duration, UNIX_EPOCH};
 
-    use http::Method;
+    use proptest::prelude::*;
     use serde_json::Value;
 
     use super::*;
     use crate::{
         clock::Stamp,
         dialect::{Dialect, ObserverOff, RateLimit, Reported, limits::Kind},
-        observation::{EventOverhead, ExchangeId, Network, Outcome, StampSource},
+        observation::{EventOverhead, Network, Outcome, StampSource},
         timeline::Interval,
     };
 
@@ -420,5 +480,42 @@ mod tests {
         o.time = UNIX_EPOCH + Duration::from_secs(300_000_000_000);
         let value: Value = serde_json::from_str(&record_json(&o)).unwrap();
         assert_eq!((value.get("time"), &value["id"]), (None, &Value::from("000000000000feed")));
+    }
+
+    /// A text as JSON, written the slow way.
+    fn naive(text: &str) -> String {
+        let escaped = text.chars().map(|char| match char {
+            '"' | '\\' => format!("\\{char}"),
+            char if char.is_control() || char == '\u{2028}' || char == '\u{2029}' => {
+                format!("\\u{:04x}", u32::from(char))
+            }
+            char => char.to_string(),
+        });
+        format!("\"{}\"", escaped.collect::<String>())
+    }
+
+    proptest! {
+        #[test]
+        fn texts_are_escaped_as_the_slow_way_does_and_read_back(
+            texts in proptest::collection::vec(r#"([a-z"\\\x00-\x1f\x7f-\u{9f}é\u{2027}-\u{202a}🦀]|\PC){0,12}"#, 0..4),
+            id in any::<u64>(),
+        ) {
+            let mut o = full();
+            (o.id, o.facts.finish_reasons) = (ExchangeId(id), texts.clone());
+            o.model = texts.first().cloned();
+            let json = record_json(&o);
+            let written = format!("\"id\":\"{id:016x}\",");
+            prop_assert!(json.contains(&written));
+            let value: Value = serde_json::from_str(&json).unwrap();
+            if let Some(model) = texts.first() {
+                let joined = texts.join("|");
+                for written in [format!("\"model\":{},", naive(model)), format!("\"finish_reason\":{},", naive(&joined))] {
+                    prop_assert!(json.contains(&written), "{} in {}", written, json);
+                }
+                prop_assert_eq!(&value["finish_reason"], &Value::from(joined));
+            } else {
+                prop_assert_eq!(value.get("finish_reason"), None);
+            }
+        }
     }
 }

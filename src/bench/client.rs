@@ -18,7 +18,6 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Version, header, uri::PathAndQuery};
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::BodyExt as _;
-use hyper::body::Incoming;
 use serde_json::{Map, Value};
 
 use crate::{
@@ -32,9 +31,9 @@ use crate::{
     observation::{ExchangeId, Limit, Observation, Outcome},
     proxy::{Gateway, head_arrival},
     record::{Marked, Recorder, UpstreamHandles},
-    tap::{Departing, Downstream, Open, Shared},
+    tap::{BodyError, Departing, Downstream, Open, Shared},
     upload::Upload,
-    upstream::{Connector, Dialled, Lease, Pool, Sender, TcpDial, pool::Wanted},
+    upstream::{AnswerBody, Connector, Dialled, Lease, Pool, TcpDial, pool::Wanted},
 };
 
 /// Whom to ask.
@@ -266,20 +265,16 @@ async fn drive(target: &Target, mut request: Request<Payload>, open: &mut Open, 
         forward::aim(&mut parts, &target.path, &target.upstream, lease.version());
         request = Request::from_parts(parts, body);
         open.departs(departing);
-        let answer = match &mut lease.sender {
-            Sender::Http1(sender) => sender.try_send_request(request).await,
-            Sender::Http2(sender) => sender.try_send_request(request).await,
-        };
-        match answer {
+        match lease.sender.send(request, |_| {}).await {
             Ok(response) => break (response, lease),
-            Err(mut error) => {
+            Err(lost) => {
                 open.sent(clock.now());
-                match error.take_message() {
+                match lost.request {
                     Some(again) if lease.reused && !fresh => {
-                        request = again;
+                        request = *again;
                         fresh = true;
                     }
-                    _ => return Ended::reset(error.error()),
+                    _ => return Ended::reset(&*lost.error),
                 }
             }
         }
@@ -309,19 +304,19 @@ async fn drive(target: &Target, mut request: Request<Payload>, open: &mut Open, 
             }
             Ended { cause: Cause::Ended, why: None }
         }
-        Err(Some(error)) => Ended::reset(&error),
+        Err(Some(error)) => Ended::reset(&*error),
         Err(None) => Ended { cause: Cause::Reset, why: Some("the stream was reset".to_owned()) },
     }
 }
 
 /// Reads the body frame by frame. Gives the arrival of its end; the error if it was cut, absent where HTTP/2 hides it.
 async fn read(
-    body: &mut Incoming,
+    body: &mut AnswerBody<Payload>,
     lease: &Lease<Payload>,
     open: &mut Open,
     clock: Clock,
     until_close: bool,
-) -> Result<Stamp, Option<hyper::Error>> {
+) -> Result<Stamp, Option<BodyError>> {
     let stats: &ConnStats = &lease.stats;
     if body.is_end_stream() {
         return Ok(stats.last_read().unwrap_or_else(|| clock.now()));

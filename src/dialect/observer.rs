@@ -1,5 +1,7 @@
 //! Reads one response body on its way: framer and dialect reader together.
 
+use std::borrow::Cow;
+
 use http::{
     HeaderMap,
     header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderName},
@@ -138,6 +140,12 @@ impl Observer {
     /// What the reply said so far.
     pub fn facts(&self) -> Facts {
         self.events.reader.facts(self.is_stream())
+    }
+
+    /// The same at the end, when nothing more is read: it is handed over, not copied.
+    pub fn take_facts(&mut self) -> Facts {
+        let stream = self.is_stream();
+        self.events.reader.take_facts(stream)
     }
 
     /// Why it no longer reads, if so.
@@ -358,9 +366,11 @@ fn inflater(headers: &HeaderMap) -> Result<Option<Box<Inflater>>, ObserverOff> {
 }
 
 /// A header's value without its parameters, in lower case; absent if empty.
-fn essence(headers: &HeaderMap, name: &HeaderName) -> Option<String> {
+fn essence<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<Cow<'a, str>> {
     let value = headers.get(name)?.to_str().ok()?;
-    let essence = value.split(';').next()?.trim().to_ascii_lowercase();
+    let essence = value.split(';').next()?.trim();
+    let lower = !essence.bytes().any(|byte| byte.is_ascii_uppercase());
+    let essence = if lower { Cow::Borrowed(essence) } else { Cow::Owned(essence.to_ascii_lowercase()) };
     (!essence.is_empty()).then_some(essence)
 }
 

@@ -3,7 +3,7 @@
 use http::response::Parts;
 
 use super::{
-    Dialect, Facts, Signal, Usage, headers,
+    Dialect, Facts, Signal, headers,
     reply::{ERROR_BY_NAME, ERROR_TYPE, Event, NAME, Reply, TEXT},
     rules::{Data, Rules},
 };
@@ -222,8 +222,12 @@ impl Reader {
 
     /// What the reply said so far; `stream`: as a stream, not as a plain answer.
     pub(super) fn facts(&self, stream: bool) -> Facts {
-        let usage = if self.reply.mixed { Usage::default() } else { (self.rules.usage)(&self.reply.counts) };
-        self.reply.facts(usage, stream)
+        self.reply.clone().into_facts(self.rules.usage, stream)
+    }
+
+    /// The same; what follows is of another reply.
+    pub(super) fn take_facts(&mut self, stream: bool) -> Facts {
+        std::mem::take(&mut self.reply).into_facts(self.rules.usage, stream)
     }
 
     /// The event that just ended.

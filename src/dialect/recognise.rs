@@ -9,6 +9,7 @@ use http::{
 };
 
 use super::{Dialect, Endpoint};
+use crate::framing::find;
 
 /// What a request was recognised as.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -158,7 +159,7 @@ pub fn recognise(parts: &Parts, provider: Option<Dialect>) -> Recognised {
     let mut recognised = row.map_or(Recognised { endpoint: Endpoint::Other, dialect: Dialect::Other }, |row| {
         Recognised { endpoint: row.endpoint, dialect: row.dialect }
     });
-    if recognised.endpoint == Endpoint::Batch && path.contains("/v1/files/") && asks_for_events(parts) {
+    if recognised.endpoint == Endpoint::Batch && find(path, "/v1/files/").is_some() && asks_for_events(parts) {
         return Recognised { endpoint: Endpoint::Generate, dialect: Dialect::Replicate };
     }
     match provider {
@@ -240,7 +241,7 @@ impl Path {
             Has(parts) => {
                 let mut rest = path;
                 parts.iter().all(|part| {
-                    let found = rest.find(part);
+                    let found = find(rest, part);
                     if let Some(at) = found {
                         rest = &rest[at + part.len()..];
                     }

@@ -61,7 +61,7 @@ const NO_INDEX: u32 = u32::MAX;
 const NAME_LIMIT: usize = 256;
 
 /// One reply, as far as it was read.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Reply {
     /// What its head said of times and counts, if that was anything.
     pub(super) head: Option<Box<Head>>,
@@ -295,22 +295,21 @@ impl Reply {
         Signal { output, end, error: event.error }
     }
 
-    /// All of it; `stream`: of a stream, not of a plain answer.
-    pub(super) fn facts(&self, usage: Usage, stream: bool) -> Facts {
-        let mut finish: Vec<_> = self.finish.iter().collect();
-        finish.sort_by_key(|(choice, _)| *choice);
+    /// All of it, with the dialect's arithmetic; `stream`: of a stream, not of a plain answer.
+    pub(super) fn into_facts(mut self, usage: fn(&Counts) -> Usage, stream: bool) -> Facts {
+        self.finish.sort_by_key(|(choice, _)| *choice);
         let mut facts = Facts {
-            response_model: self.model.clone(),
-            finish_reasons: finish.into_iter().map(|(_, reason)| reason.clone()).collect(),
-            usage,
+            response_model: self.model,
+            finish_reasons: self.finish.into_iter().map(|(_, reason)| reason).collect(),
+            usage: if self.mixed { Usage::default() } else { usage(&self.counts) },
             ended: self.ended,
-            error: self.error.clone(),
-            reported: self.times.as_ref().map(|times| times.reported()).unwrap_or_default(),
+            error: self.error,
+            reported: self.times.map(|times| times.reported()).unwrap_or_default(),
             multi_choice: self.multi_choice,
             summarised_reasoning: self.summarised,
             endless: self.endless,
         };
-        if let Some(head) = &self.head {
+        if let Some(head) = self.head {
             head.complete(&mut facts, stream);
         }
         facts

@@ -11,8 +11,9 @@ use http::{
 
 use super::{Dialect, Endpoint, Recognised, reply::name};
 use crate::framing::{
+    find,
     json::{Progress, Scanner, Tree, Value, Want},
-    multipart, percent_decoded,
+    multipart, percent_decoded, split_once,
 };
 
 /// What a request asks for.
@@ -211,7 +212,7 @@ impl Open {
 /// What names the model in a JSON body: for watsonx, of any of its tasks, its id; an interaction may be an agent's.
 fn model_keys(recognised: Recognised, parts: &Parts) -> &'static [u8] {
     match recognised.dialect {
-        _ if parts.uri.path().contains("/ml/v1") => &[MODEL_ID],
+        _ if find(parts.uri.path(), "/ml/v1").is_some() => &[MODEL_ID],
         Dialect::Watsonx => &[MODEL_ID],
         Dialect::GeminiInteractions => &[MODEL, AGENT],
         _ => &[MODEL],
@@ -256,10 +257,10 @@ const DASHSCOPE_SSE: HeaderName = HeaderName::from_static("x-dashscope-sse");
 fn told(recognised: Recognised, parts: &Parts) -> RequestFacts {
     let path = parts.uri.path();
     let mut facts = RequestFacts::default();
-    if let Some((_, rest)) = path.split_once("/deployments/") {
+    if let Some((_, rest)) = split_once(path, "/deployments/") {
         facts.model = rest.split('/').next().and_then(decoded_name);
-    } else if let Some((_, rest)) = path.split_once("/publishers/")
-        && let Some((_, rest)) = rest.split_once("/models/")
+    } else if let Some((_, rest)) = split_once(path, "/publishers/")
+        && let Some((_, rest)) = split_once(rest, "/models/")
         && let Some((model, verb)) = rest.rsplit_once(':')
     {
         facts.model = decoded_name(model);
@@ -269,12 +270,12 @@ fn told(recognised: Recognised, parts: &Parts) -> RequestFacts {
         // Code Assist has no model in its path, but in the body.
         facts.model = rest.rsplit('/').next().filter(|name| *name != "v1internal").and_then(decoded_name);
         facts.stream = Some(verb.starts_with("stream"));
-    } else if let Some((_, rest)) = path.split_once("/v2/models/")
+    } else if let Some((_, rest)) = split_once(path, "/v2/models/")
         && recognised.dialect == Dialect::Triton
     {
         facts.model = rest.split('/').next().and_then(decoded_name);
     }
-    if let Some((_, rest)) = path.split_once("/model/")
+    if let Some((_, rest)) = split_once(path, "/model/")
         && let Some((model, verb @ ("converse" | "converse-stream" | "invoke" | "invoke-with-response-stream"))) =
             rest.rsplit_once('/')
     {

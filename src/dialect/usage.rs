@@ -165,7 +165,9 @@ impl Counts {
 
     /// All known fields, by a dialect's own names.
     pub(super) fn named(&self, names: &[&'static str]) -> Vec<(&'static str, u64)> {
-        names.iter().enumerate().filter_map(|(place, name)| Some((*name, self.at(place)?))).collect()
+        let mut known = Vec::with_capacity(self.known.count_ones() as usize);
+        known.extend(names.iter().enumerate().filter_map(|(place, name)| Some((*name, self.at(place)?))));
+        known
     }
 }
 

@@ -1,4 +1,4 @@
-//! Searches over bytes, by words. Plain arithmetic, no intrinsics. And percent-encoding undone.
+//! Searches over bytes, by words. Plain arithmetic, no intrinsics. And what paths are read with.
 
 /// Undoes percent-encoding (RFC 3986 §2.1). A `%` without two digits behind it stands for itself.
 pub fn percent_decoded(text: &[u8]) -> Vec<u8> {
@@ -14,6 +14,20 @@ pub fn percent_decoded(text: &[u8]) -> Vec<u8> {
         rest = if code.is_some() { &tail[2..] } else { tail };
     }
     decoded
+}
+
+/// Where `part`, which is not empty, first stands in `text`: of a path, in which a search that prepares itself (as the
+/// library's does) prepares longer than it searches.
+pub fn find(text: &str, part: &str) -> Option<usize> {
+    let (text, part) = (text.as_bytes(), part.as_bytes());
+    let first = part.first()?;
+    (0..text.len()).find(|&at| text[at] == *first && text[at..].starts_with(part))
+}
+
+/// The text before and behind the first `part`.
+pub fn split_once<'a>(text: &'a str, part: &str) -> Option<(&'a str, &'a str)> {
+    let at = find(text, part)?;
+    Some((&text[..at], &text[at + part.len()..]))
 }
 
 const ONES: u64 = u64::MAX / 255;
@@ -159,6 +173,12 @@ mod tests {
     use super::*;
 
     proptest! {
+        #[test]
+        fn a_part_of_a_path_is_found_where_the_library_finds_it(text in "[/ab]{0,12}", part in "[/ab]{1,3}") {
+            prop_assert_eq!(find(&text, &part), text.find(&part));
+            prop_assert_eq!(split_once(&text, &part), text.split_once(&part));
+        }
+
         #[test]
         fn quotes_are_found_where_a_plain_search_finds_them(bytes in proptest::collection::vec(0_u8..=255, 0..100)) {
             prop_assert_eq!(quote_or_escape(&bytes), bytes.iter().position(|&byte| byte == b'"' || byte == b'\\'));

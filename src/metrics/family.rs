@@ -318,6 +318,43 @@ impl<C: Cell> Child<C> {
     }
 }
 
+/// Handles to those children of a family that begin with the same label values. Each comes into being at its first use and is
+/// found again by comparing the other values: for labels of few values, which are known only when they come.
+#[derive(Debug)]
+pub struct Children<C> {
+    family: Arc<Family<C>>,
+    first: Box<[Arc<str>]>,
+    used: RwLock<Vec<Used<C>>>,
+}
+
+/// The other values and their cell.
+type Used<C> = (Box<[Box<str>]>, C);
+
+impl<C: Cell> Children<C> {
+    /// Handles; the children are not there yet.
+    pub fn of(family: &Arc<Family<C>>, first: &[Arc<str>]) -> Self {
+        Self { family: family.clone(), first: first.into(), used: RwLock::default() }
+    }
+
+    /// The cell with these values behind the first ones. Allocates nothing after its first use.
+    pub fn get(&self, last: &[&str]) -> C {
+        let same = |(values, _): &&Used<C>| values.iter().map(AsRef::as_ref).eq(last.iter().copied());
+        if let Some((_, cell)) = self.used.read().unwrap_or_else(PoisonError::into_inner).iter().find(same) {
+            return cell.clone();
+        }
+        let cell = self.touch(last);
+        let values = last.iter().copied().map(Box::from).collect();
+        self.used.write().unwrap_or_else(PoisonError::into_inner).push((values, cell.clone()));
+        cell
+    }
+
+    /// Makes the child exist, and no handle to it.
+    pub fn touch(&self, last: &[&str]) -> C {
+        let values: Vec<&str> = self.first.iter().map(AsRef::as_ref).chain(last.iter().copied()).collect();
+        self.family.child(&values)
+    }
+}
+
 /// Label names and values as they are exposed, without braces.
 pub fn label_text(names: &[&str], values: &[&str]) -> String {
     debug_assert_eq!(names.len(), values.len(), "{names:?}");
@@ -453,5 +490,30 @@ mod tests {
         child.get().inc();
         child.get().inc();
         assert_eq!(lines(&family), [(r#"upstream="a",model="m""#.to_owned(), 2)]);
+    }
+
+    #[test]
+    fn children_are_told_apart_by_every_value_and_exist_from_their_first_use_on() {
+        const DESC: Desc = Desc::new("four", "Four labels.", &["upstream", "model", "stream", "outcome"]);
+        let (family, overflow) = family(DESC, 64);
+        let family = Arc::new(family);
+        let children = Children::of(&family, &["u".into(), "m".into()]);
+        assert_eq!(lines(&family), []);
+        for last in [["a", "b"], ["a", "bc"], ["ab", "c"], ["a", "b"], ["b", "a"]] {
+            children.get(&last).inc();
+        }
+        children.touch(&["c", "c"]);
+        let counts: Vec<_> =
+            lines(&family).into_iter().map(|(labels, count)| (labels[23..].to_owned(), count)).collect();
+        let expected = [
+            (r#"stream="a",outcome="b""#, 2),
+            (r#"stream="a",outcome="bc""#, 1),
+            (r#"stream="ab",outcome="c""#, 1),
+            (r#"stream="b",outcome="a""#, 1),
+            (r#"stream="c",outcome="c""#, 0),
+        ];
+        assert_eq!(counts, expected.map(|(labels, count)| (labels.to_owned(), count)));
+        let again = allocation_counter::measure(|| children.get(&["ab", "c"]).inc());
+        assert_eq!((again.count_total, overflow.get()), (0, 0));
     }
 }

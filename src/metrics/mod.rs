@@ -15,6 +15,6 @@ pub mod histogram;
 pub use self::{
     budget::Plan,
     catalogue::Catalogue,
-    family::{Child, Family},
+    family::{Child, Children, Family},
     histogram::{Exemplar, Histogram},
 };

@@ -54,7 +54,6 @@ pub struct ConnStats {
     pending: Pending,
     flushes: AtomicU32,
     reads: Reads,
-    greeted: AtomicBool,
     many_streams: AtomicBool,
     socket: Lent,
     /// Retransmits that somebody was told of.
@@ -79,7 +78,6 @@ impl Default for ConnStats {
             pending: Pending::default(),
             flushes: AtomicU32::new(0),
             reads: Reads::default(),
-            greeted: AtomicBool::new(false),
             many_streams: AtomicBool::new(false),
             socket: Lent::default(),
             retransmits: AtomicU32::new(0),
@@ -166,15 +164,6 @@ impl ConnStats {
         &self.reads
     }
 
-    /// Enough has been read, above TLS, to tell which HTTP is spoken.
-    pub fn greeted(&self) -> bool {
-        self.greeted.load(Ordering::Acquire)
-    }
-
-    pub(super) fn note_greeting(&self) {
-        self.greeted.store(true, Ordering::Release);
-    }
-
     /// Departure of the first write since [`ConnStats::arm`].
     pub fn first_write(&self) -> Option<Stamp> {
         self.first_write.load()
@@ -221,7 +210,7 @@ impl ConnStats {
 
     /// Calls `closing` once the next flush has completed, or when the connection is lost before it.
     ///
-    /// hyper drops a body at its end before it flushes, so the end of an exchange waits here for its departure. Several
+    /// A server drops a body at its end before it flushes, so the end of an exchange waits here for its departure. Several
     /// wait where requests were pipelined and the client does not read: one flush lets them all go.
     pub fn park(&self, closing: impl FnOnce(Option<Stamp>) + Send + 'static) {
         self.closing().push(Box::new(closing));
@@ -233,7 +222,8 @@ impl ConnStats {
     }
 
     fn close_parked(&self, departure: Option<Stamp>) {
-        if self.parked.swap(false, Ordering::AcqRel) {
+        // Mostly nobody waits, and to look is cheaper than to take.
+        if self.parked.load(Ordering::Acquire) && self.parked.swap(false, Ordering::AcqRel) {
             let parked = std::mem::take(&mut *self.closing());
             for closing in parked {
                 closing(departure);
@@ -266,17 +256,19 @@ impl MeteredIo {
     }
 
     fn write(&mut self, write: impl FnOnce(Pin<&mut Socket>) -> Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
-        let before = self.clock.now();
+        // One reading of the clock is enough, but for a write that ends a wait.
+        let was_pending = self.stats.is_pending();
+        let before = (was_pending || self.writes == StampWrites::Before).then(|| self.clock.now());
         let result = write(Pin::new(&mut self.inner));
+        let departure = before.filter(|_| self.writes == StampWrites::Before).unwrap_or_else(|| self.clock.now());
         match &result {
-            Poll::Pending => self.stats.pending.blocked(before),
+            Poll::Pending => self.stats.pending.blocked(before.unwrap_or(departure)),
             Poll::Ready(taken) => {
-                self.stats.pending.unblocked(before);
+                if let Some(before) = before.filter(|_| was_pending) {
+                    self.stats.pending.unblocked(before);
+                }
                 if taken.is_ok() {
-                    self.stats.wrote(match self.writes {
-                        StampWrites::Before => before,
-                        StampWrites::After => self.clock.now(),
-                    });
+                    self.stats.wrote(departure);
                 }
             }
         }
@@ -325,7 +317,9 @@ impl AsyncWrite for MeteredIo {
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         ready!(Pin::new(&mut self.inner).poll_flush(cx))?;
-        self.stats.flushes.fetch_add(1, Ordering::AcqRel);
+        // One writer: a load and a store are enough, and cost less than a locked addition.
+        let flushes = self.stats.flushes.load(Ordering::Relaxed).wrapping_add(1);
+        self.stats.flushes.store(flushes, Ordering::Release);
         self.stats.close_parked(self.stats.last_write());
         Poll::Ready(Ok(()))
     }

@@ -1,4 +1,4 @@
-//! Which read brought a frame? hyper hands frames over from another task, and between a read and its frame's arrival
+//! Which read brought a frame of HTTP/2? hyper hands frames over from another task, and between a read and its frame's arrival
 //! at the tap the next read may have come. But a frame *is* the memory the read filled (hyper slices its read buffer,
 //! it does not copy), so [`TracedIo`] notes the address range and stamp of the last few reads, and a frame finds its
 //! own by the address of its last byte. While a frame is alive its memory can't be filled again, so the newest range
@@ -48,6 +48,10 @@ impl Reads {
     /// Arrival of the read that filled this address; absent if none of the last ones did.
     pub fn arrival_at(&self, address: usize) -> Option<Stamp> {
         let newest = self.newest.load(Ordering::Acquire);
+        if newest == 0 {
+            // HTTP/1.1 is read by whoever it is for, so its reads need no notes.
+            return None;
+        }
         // The slot the writer fills next may be half written: leave it out.
         for back in 0..REMEMBERED - 1 {
             let slot = &self.slots[(newest.wrapping_sub(back) % REMEMBERED) as usize];
@@ -74,16 +78,12 @@ impl Reads {
 pub struct TracedIo {
     inner: BoxIo,
     stats: Arc<ConnStats>,
-    heard: usize,
 }
-
-/// A client's connection has said by then which HTTP it speaks: the length of HTTP/2's preface.
-const GREETING: usize = 24;
 
 impl TracedIo {
     /// Wraps the plain side of a connection whose socket fills `stats`.
     pub fn new(inner: BoxIo, stats: Arc<ConnStats>) -> Self {
-        Self { inner, stats, heard: 0 }
+        Self { inner, stats }
     }
 }
 
@@ -95,11 +95,6 @@ impl AsyncRead for TracedIo {
             && !fresh.is_empty()
         {
             self.stats.reads().push(fresh, self.stats.last_read());
-            let earlier = self.heard;
-            self.heard = earlier.saturating_add(buf.filled().len() - before);
-            if earlier < GREETING && self.heard >= GREETING {
-                self.stats.note_greeting();
-            }
         }
         Poll::Ready(Ok(()))
     }

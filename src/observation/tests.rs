@@ -237,12 +237,28 @@ fn decimals_are_exact_and_never_in_exponent_form() {
 
 proptest::proptest! {
     #[test]
-    fn a_decimal_reads_back_as_what_it_was(value in proptest::num::u64::ANY) {
-        let mut out = String::new();
-        push_decimal(&mut out, value, 9);
-        let (whole, fraction) = out.split_once('.').unwrap();
-        let back = whole.parse::<u128>().unwrap() * 1_000_000_000 + format!("{fraction:0<9}").parse::<u128>().unwrap();
-        proptest::prop_assert_eq!(back, u128::from(value));
+    fn a_decimal_is_that_of_exact_long_division(value in proptest::num::u64::ANY, shift in 0_u32..64, digits in 0_u32..=18) {
+        let value = value >> shift;
+        let mut out = String::from("x");
+        push_decimal(&mut out, value, digits);
+        let mut bytes = b"x".to_vec();
+        push_decimal_bytes(&mut bytes, value, digits);
+        proptest::prop_assert_eq!(out.as_bytes(), &bytes);
+        let unit = 10_u128.pow(digits);
+        let (whole, mut rest) = (u128::from(value) / unit, u128::from(value) % unit);
+        let mut naive = format!("x{whole}");
+        if digits > 0 {
+            naive.push('.');
+            loop {
+                rest *= 10;
+                naive.push(char::from_digit(u32::try_from(rest / unit).unwrap(), 10).unwrap());
+                rest %= unit;
+                if rest == 0 {
+                    break;
+                }
+            }
+        }
+        proptest::prop_assert_eq!(out, naive);
     }
 }
 

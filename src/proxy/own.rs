@@ -13,14 +13,14 @@ use crate::{
     exchange::Answered,
     forward,
     observation::{Limit, Outcome},
-    tap::{Open, ResponseTap},
+    tap::{BodyError, Open, ResponseTap},
     upload::{Upload, UploadFault},
 };
 
 /// Why there is no response head.
 pub(super) enum Failure {
     Unreachable(Error),
-    Reset(hyper::Error),
+    Reset(BodyError),
     TimedOut(Limit),
     /// The body's transfer coding can't be carried over HTTP/2.
     Coded,
@@ -58,7 +58,7 @@ impl Failure {
             Self::Reset(error) => Own {
                 status: StatusCode::BAD_GATEWAY,
                 code: "upstream_reset",
-                message: format!("the upstream broke off before its answer: {}", chain(&error)),
+                message: format!("the upstream broke off before its answer: {}", chain(&*error)),
                 outcome: Outcome::UpstreamReset,
                 limit: None,
             },

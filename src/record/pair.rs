@@ -1,7 +1,7 @@
 //! The handles of one upstream and of one (upstream, model): cells resolved once, observed without lock or allocation.
 
 use std::{
-    collections::HashMap,
+    collections::BTreeMap,
     sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock},
 };
 
@@ -9,13 +9,14 @@ use prometheus::{IntCounter, IntGauge};
 
 use super::{
     Running,
+    cells::{add, finite, observe, touch},
     room::{Present, Room, Waiting},
 };
 use crate::{
     clock::{Nanos, Stamp},
     dialect::{Dialect, Endpoint, ObserverOff, RateLimit, Reported},
     metrics::{
-        Catalogue, Child, Exemplar, Histogram,
+        Catalogue, Child, Children, Exemplar, Histogram,
         family::{Cell, Family, NONE, OTHER},
     },
     observation::{Observation, Outcome, STAGES, input_class, load_class, output_class},
@@ -42,7 +43,7 @@ pub struct UpstreamHandles {
     name: Arc<str>,
     shared: Arc<Shared>,
     cells: Arc<UpstreamCells>,
-    models: RwLock<HashMap<Box<str>, Arc<Pair>>>,
+    models: RwLock<BTreeMap<Box<str>, Arc<Pair>>>,
     other: OnceLock<Arc<Pair>>,
     none: OnceLock<Arc<Pair>>,
 }
@@ -59,6 +60,7 @@ struct UpstreamCells {
     client_rtt: Child<Histogram>,
     observer_off: [Child<IntCounter>; 4],
     unobserved: Child<IntCounter>,
+    attempts: Children<IntCounter>,
 }
 
 /// Handles of one (upstream, model) pair: what is observed while an exchange runs.
@@ -109,6 +111,17 @@ pub struct Pair {
     server_reported: [Child<Histogram>; 5],
     /// The gateway's side, the server's.
     paired_ttft: [Child<Histogram>; 2],
+
+    requests: Children<IntCounter>,
+    ttft_by_input: Children<Histogram>,
+    ttft_by_load: Children<Histogram>,
+    output_speed: Children<Histogram>,
+    client_reported: Children<Histogram>,
+    ratelimit_limit: Children<IntGauge>,
+    ratelimit_remaining: Children<IntGauge>,
+    workload_ttft: Children<Histogram>,
+    workload_output_speed: Children<Histogram>,
+    workload_duration: Children<Histogram>,
 }
 
 impl UpstreamHandles {
@@ -127,12 +140,26 @@ impl UpstreamHandles {
 
     /// What is known without a model exists at 0.
     pub(super) fn exist(&self) {
-        let cells = &*self.cells;
-        [&cells.overhead_request, &cells.overhead_first_output, &cells.overhead_event].into_iter().for_each(touch);
-        [&cells.pool_wait, &cells.upstream_rtt, &cells.client_rtt].into_iter().chain(&cells.connect).for_each(touch);
-        cells.connections.iter().chain(&cells.observer_off).chain([&cells.unobserved]).for_each(touch);
+        let UpstreamCells { overhead_request, overhead_first_output, overhead_event, .. } = &*self.cells;
+        let UpstreamCells {
+            connections,
+            connect,
+            pool_wait,
+            upstream_rtt,
+            client_rtt,
+            observer_off,
+            attempts,
+            unobserved,
+            ..
+        } = &*self.cells;
+        [overhead_request, overhead_first_output, overhead_event].into_iter().for_each(touch);
+        [pool_wait, upstream_rtt, client_rtt].into_iter().for_each(touch);
+        connections.iter().for_each(touch);
+        connect.iter().for_each(touch);
+        observer_off.iter().for_each(touch);
+        touch(unobserved);
         for result in ["ok", "retried", "failed"] {
-            self.shared.catalogue.attempts.child(&[&self.name, result]);
+            attempts.touch(&[result]);
         }
     }
 
@@ -191,12 +218,12 @@ impl UpstreamHandles {
 
     /// `attempts_total`: `ok`, `retried` or `failed`.
     pub fn attempt(&self, result: &'static str) {
-        self.shared.catalogue.attempts.child(&[&self.name, result]).inc();
+        self.cells.attempts.get(&[result]).inc();
     }
 }
 
 impl UpstreamCells {
-    fn new(name: &str, catalogue: &Catalogue) -> Self {
+    fn new(name: &Arc<str>, catalogue: &Catalogue) -> Self {
         let overhead = |phase| Child::of(&catalogue.overhead, &[name, phase]);
         Self {
             overhead_request: overhead("request"),
@@ -209,6 +236,7 @@ impl UpstreamCells {
             client_rtt: Child::of(&catalogue.client_rtt, &[name]),
             observer_off: OBSERVER_OFF.map(|off| Child::of(&catalogue.observer_off, &[name, off.as_str()])),
             unobserved: Child::of(&catalogue.unobserved, &[name]),
+            attempts: Children::of(&catalogue.attempts, &[Arc::clone(name)]),
         }
     }
 }
@@ -222,7 +250,9 @@ impl Pair {
             values.map(|value| Child::of(family, &[pair[0], pair[1], value]))
         }
         let c = &shared.catalogue;
-        let p = [upstream.as_ref(), model];
+        let model: Arc<str> = model.into();
+        let first = [upstream.clone(), model.clone()];
+        let p = [upstream.as_ref(), model.as_ref()];
         let deadlines = |result| {
             let label = |deadline: &Nanos| deadline.seconds().to_string();
             let child = |deadline| Child::of(&c.deadline, &[p[0], p[1], &label(deadline), result]);
@@ -231,7 +261,6 @@ impl Pair {
         let [request_bytes, response_bytes] = by(&c.bytes, p, ["request", "response"]);
         Self {
             upstream: upstream.clone(),
-            model: model.into(),
             shared: shared.clone(),
             cells: cells.clone(),
             room: Mutex::new(Room::new()),
@@ -269,6 +298,17 @@ impl Pair {
             hidden_reasoning: Child::of(&c.hidden_reasoning, &p),
             server_reported: by(&c.server_reported, p, Reported::default().named().map(|(phase, _)| phase)),
             paired_ttft: by(&c.paired_ttft, p, ["gateway", "server"]),
+            requests: Children::of(&c.requests, &first),
+            ttft_by_input: Children::of(&c.ttft_by_input, &first),
+            ttft_by_load: Children::of(&c.ttft_by_load, &first),
+            output_speed: Children::of(&c.output_speed, &first),
+            client_reported: Children::of(&c.client_reported, &first),
+            ratelimit_limit: Children::of(&c.ratelimit_limit, &first),
+            ratelimit_remaining: Children::of(&c.ratelimit_remaining, &first),
+            workload_ttft: Children::of(&c.workload_ttft, &first),
+            workload_output_speed: Children::of(&c.workload_output_speed, &first),
+            workload_duration: Children::of(&c.workload_duration, &first),
+            model,
         }
     }
 
@@ -289,15 +329,9 @@ impl Pair {
         self.met.iter().chain(&self.missed).for_each(touch);
         for endpoint in [Endpoint::Chat, Endpoint::Responses, Endpoint::Messages] {
             for stream in [false, true] {
-                self.requests(endpoint, stream, Outcome::Complete);
+                self.requests.touch(&request_labels(endpoint, stream, Outcome::Complete));
             }
         }
-    }
-
-    fn requests(&self, endpoint: Endpoint, stream: bool, outcome: Outcome) -> IntCounter {
-        let stream = if stream { "true" } else { "false" };
-        let labels = [&*self.upstream, &*self.model, endpoint.as_str(), stream, outcome.as_str()];
-        self.shared.catalogue.requests.child(&labels)
     }
 
     pub(super) fn room(&self) -> MutexGuard<'_, Room> {
@@ -367,9 +401,6 @@ impl Pair {
         if observation.endpoint == Endpoint::Tunnel {
             return; // its hours would drown the latencies of exchanges
         }
-        let c = &self.shared.catalogue;
-        let pair = [self.upstream.as_ref(), self.model.as_ref()];
-        let labelled = |value: &'static str| [pair[0], pair[1], value];
         let usage = &observation.facts.usage;
         let marks = &observation.timeline;
 
@@ -377,7 +408,7 @@ impl Pair {
             add(cell, span.0);
         }
         if let Some(ttft) = observation.streamed().and_then(Timeline::ttft) {
-            c.ttft_by_input.child(&labelled(input_class(usage.input))).observe(ttft.0);
+            self.ttft_by_input.get(&[input_class(usage.input)]).observe(ttft.0);
         }
         if observation.outcome == Outcome::ClientGone && observation.stream && marks.first_output.is_none() {
             observe(&self.abandoned_wait, marks.end.zip(marks.sent_last).map(|(end, sent)| end.since(sent)));
@@ -404,18 +435,18 @@ impl Pair {
 
         let speed = observation.output_speed().and_then(|speed| finite(speed, measurements_dropped));
         if let Some(speed) = speed {
-            c.output_speed.child(&labelled(output_class(usage.output))).observe(speed);
+            self.output_speed.get(&[output_class(usage.output)]).observe(speed);
         }
         if let Some(workload) = observation.workload.as_ref().filter(|_| observation.outcome == Outcome::Complete) {
-            let labels = [pair[0], pair[1], workload];
+            let last: [&str; 1] = [workload];
             if let Some(ttft) = observation.streamed().and_then(Timeline::ttft) {
-                c.workload_ttft.child(&labels).observe(ttft.0);
+                self.workload_ttft.get(&last).observe(ttft.0);
             }
             if let Some(speed) = speed {
-                c.workload_output_speed.child(&labels).observe(speed);
+                self.workload_output_speed.get(&last).observe(speed);
             }
             if let Some(duration) = marks.duration() {
-                c.workload_duration.child(&labels).observe(duration.0);
+                self.workload_duration.get(&last).observe(duration.0);
             }
         }
     }
@@ -424,11 +455,11 @@ impl Pair {
     fn count(&self, observation: &Observation) {
         let Observation { endpoint, stream, outcome, .. } = *observation;
         let own_model = *self.model != *OTHER && *self.model != *NONE;
-        let cell = self.requests(endpoint, stream, outcome);
+        let cell = self.requests.get(&request_labels(endpoint, stream, outcome));
         if cell.get() == 0 && own_model {
             // The first of its kind: its siblings come with it, so that the first failure is visible to increase().
             for outcome in Outcome::ALL {
-                self.requests(endpoint, stream, outcome);
+                self.requests.touch(&request_labels(endpoint, stream, outcome));
             }
         }
         cell.inc();
@@ -489,8 +520,7 @@ impl Pair {
     /// `ttft_seconds` and `ttft_by_load_seconds`.
     pub fn ttft(&self, span: Nanos, load: u32, exemplar: &Exemplar) {
         self.ttft.get().observe_with(span.0, exemplar);
-        let labels = [&*self.upstream, &*self.model, load_class(load)];
-        self.shared.catalogue.ttft_by_load.child(&labels).observe(span.0);
+        self.ttft_by_load.get(&[load_class(load)]).observe(span.0);
     }
 
     /// `answer_ttft_seconds`.
@@ -525,12 +555,10 @@ impl Pair {
 
     /// `ratelimit_limit` and `ratelimit_remaining`: what a response's head states. The newest stands. Once per exchange.
     pub fn rate_limits(&self, stated: &[RateLimit]) {
-        let c = &self.shared.catalogue;
         for limit in stated {
-            let labels = [&*self.upstream, &*self.model, limit.kind.as_str()];
-            for (family, value) in [(&c.ratelimit_limit, limit.limit), (&c.ratelimit_remaining, limit.remaining)] {
+            for (cells, value) in [(&self.ratelimit_limit, limit.limit), (&self.ratelimit_remaining, limit.remaining)] {
                 if let Some(value) = value {
-                    family.child(&labels).set(i64::try_from(value).unwrap_or(i64::MAX));
+                    cells.get(&[limit.kind.as_str()]).set(i64::try_from(value).unwrap_or(i64::MAX));
                 }
             }
         }
@@ -538,8 +566,7 @@ impl Pair {
 
     /// `client_reported_seconds`.
     pub(super) fn client_reported(&self, phase: ClientPhase, span: Nanos) {
-        let labels = [&*self.upstream, &*self.model, phase.as_str()];
-        self.shared.catalogue.client_reported.child(&labels).observe(span.0);
+        self.client_reported.get(&[phase.as_str()]).observe(span.0);
     }
 
     /// `bytes_total{direction="response"}`: bytes that came outside of body frames, through a tunnel.
@@ -561,37 +588,13 @@ impl Pair {
     }
 }
 
+/// The labels of `requests_total` behind the pair's.
+const fn request_labels(endpoint: Endpoint, stream: bool, outcome: Outcome) -> [&'static str; 3] {
+    [endpoint.as_str(), if stream { "true" } else { "false" }, outcome.as_str()]
+}
+
 /// A name that may become a label value: short, printable, none of our own.
 fn admissible(model: &str) -> bool {
     let printable = |char: char| char.is_ascii_graphic() || char == ' ' || char.is_alphanumeric();
     !model.is_empty() && model.len() <= MODEL_BYTES && model.chars().all(printable) && model != OTHER && model != NONE
-}
-
-/// Makes the child exist.
-fn touch<C: Cell>(child: &Child<C>) {
-    child.get();
-}
-
-/// Adds, unless there is nothing to add: a counter that was never used is not exposed.
-#[inline]
-fn add(cell: &Child<IntCounter>, amount: u64) {
-    if amount > 0 {
-        cell.get().inc_by(amount);
-    }
-}
-
-fn observe(cell: &Child<Histogram>, span: Option<Nanos>) {
-    if let Some(span) = span {
-        cell.get().observe(span.0);
-    }
-}
-
-/// A speed as its cells count it, millionths; what is no finite number is counted and dropped.
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates")]
-pub(super) fn finite(speed: f64, measurements_dropped: &IntCounter) -> Option<u64> {
-    if !speed.is_finite() {
-        measurements_dropped.inc();
-        return None;
-    }
-    Some((speed * 1e6).round() as u64)
 }

@@ -4,7 +4,7 @@
 //! looks: the scrape, the first output or the end of the exchange. A scrape looks at everyone first and so shows what a
 //! timer would have counted by then.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc};
 
 use crate::clock::{Nanos, Stamp};
 
@@ -16,7 +16,7 @@ const PEAK_SLOTS: usize = 60;
 #[derive(Debug)]
 pub(super) struct Room {
     /// By ticket.
-    here: HashMap<u64, Present>,
+    here: BTreeMap<u64, Present>,
     /// Those of them that are tunnels: their turns are the load, not they.
     tunnels: u32,
     /// Time in flight of those that have left.
@@ -69,7 +69,7 @@ pub(super) struct Waiting {
 
 impl Room {
     pub(super) fn new() -> Self {
-        Self { here: HashMap::new(), tunnels: 0, done: 0, begun: 0, peaks: [(0, 0); PEAK_SLOTS], tickets: 0 }
+        Self { here: BTreeMap::new(), tunnels: 0, done: 0, begun: 0, peaks: [(0, 0); PEAK_SLOTS], tickets: 0 }
     }
 
     /// An exchange comes in. Returns how many are here then, tunnels aside, and its ticket.

@@ -485,7 +485,7 @@ fn declared_workloads_are_found_by_tokens_and_header() {
 #[test]
 fn what_is_no_finite_number_is_counted_and_dropped() {
     let dropped = IntCounter::new("dropped", "Dropped.").unwrap();
-    let seen = [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, -1.0, 0.0, 83.25].map(|v| pair::finite(v, &dropped));
+    let seen = [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, -1.0, 0.0, 83.25].map(|v| cells::finite(v, &dropped));
     assert_eq!(seen, [None, None, None, Some(0), Some(0), Some(83_250_000)]);
     assert_eq!(dropped.get(), 3);
 }

@@ -13,9 +13,9 @@ use std::{
 };
 
 use bytes::Bytes;
-use http::Version;
+use http::{StatusCode, Version};
 use http_body::{Body, Frame, SizeHint};
-use hyper::body::Incoming;
+use http_body_util::Either;
 use tokio::sync::Notify;
 
 use self::hold::Held;
@@ -23,14 +23,18 @@ use super::BodyError;
 use crate::{
     clock::{Clock, Nanos, Stamp},
     dialect::RequestScan,
+    http1,
     net::ConnStats,
     record::{Recorder, UpstreamHandles},
     upload::{Upload, UploadFault},
 };
 
+/// A request's body as it comes from a client: by HTTP/1.1 or by HTTP/2.
+pub type Asking = Either<http1::Incoming, hyper::body::Incoming>;
+
 /// The request's body on its way to the upstream.
 pub struct RequestTap {
-    inner: Incoming,
+    inner: Asking,
     upload: Arc<Upload>,
     scan: Option<Box<RequestScan>>,
     clock: Clock,
@@ -76,7 +80,7 @@ pub struct RequestParts<'a> {
 
 impl RequestTap {
     /// Taps a request's body. One that is empty has ended here.
-    pub fn new(inner: Incoming, clock: Clock, parts: RequestParts<'_>) -> RequestBody {
+    pub fn new(inner: Asking, clock: Clock, parts: RequestParts<'_>) -> RequestBody {
         let gate = parts.gate.map(|open| Gate { open, waiting: None });
         let mut tap = Box::new(Self {
             inner,
@@ -156,7 +160,7 @@ impl RequestTap {
             Some(Ok(frame)) => {
                 if let Some(bytes) = frame.data_ref() {
                     let arrival = self.data(bytes)?;
-                    // Of a body of known length hyper's HTTP/1 client asks for no more than that.
+                    // Of a body of known length the HTTP/1 client asks for no more than that.
                     let filled = self.to_http1 && self.inner.size_hint().exact() == Some(0);
                     if filled || self.inner.is_end_stream() {
                         self.ended(arrival);
@@ -168,14 +172,9 @@ impl RequestTap {
                 Poll::Ready(Some(Ok(frame)))
             }
             Some(Err(error)) => {
-                // hyper calls malformed chunks an invalid body; everything else is the connection's end.
-                let malformed = std::error::Error::source(&error)
-                    .and_then(|source| source.downcast_ref::<std::io::Error>())
-                    .is_some_and(|source| {
-                        matches!(source.kind(), std::io::ErrorKind::InvalidInput | std::io::ErrorKind::InvalidData)
-                    });
+                let malformed = matches!(error.downcast_ref(), Some(http1::Error::Malformed(_)));
                 self.upload.note_fault(if malformed { UploadFault::Malformed } else { UploadFault::Gone });
-                Poll::Ready(Some(Err(error.into())))
+                Poll::Ready(Some(Err(error)))
             }
             None => {
                 if self.http2 && self.upload.ended().is_none() && !self.inner.is_end_stream() {
@@ -224,7 +223,7 @@ impl Body for RequestTap {
 }
 
 /// A client that sent `Expect: 100-continue` waits until the upstream asks for the body: so do we, without polling
-/// it (polling is what makes hyper send the client its 100).
+/// it (polling is what sends the client its 100).
 #[derive(Debug, Default)]
 pub struct Continue {
     state: AtomicU8,
@@ -236,6 +235,15 @@ pub struct Continue {
 const OPEN: u8 = 1;
 
 impl Continue {
+    /// The upstream has answered with a 1xx. It has no way to the client but the 100, which opens the request's body.
+    pub fn informed(&self, status: StatusCode) {
+        if status == StatusCode::CONTINUE {
+            self.open();
+        } else {
+            self.dropped.store(true, Ordering::Release);
+        }
+    }
+
     /// The upstream asks for the body (or has answered without it).
     pub fn open(&self) {
         self.state.store(OPEN, Ordering::Release);

@@ -9,16 +9,18 @@ use std::{
 };
 
 use http_body::Body;
-use hyper::client::conn::{http1, http2};
+use hyper::client::conn::http2;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use rustls_pki_types::ServerName;
 use tokio::net::TcpSocket;
 use tokio_rustls::TlsConnector;
 
+use super::sender::Sender;
 use crate::{
     clock::{Clock, Nanos, Stamp},
     config::{HttpVersion, Upstream},
     error::{Error, Stage},
+    http1::client::Connection,
     net::{BoxIo, ConnStats, MeteredIo, Socket, StampWrites, TracedIo, stamp_arrivals, tls, tls::ClientTls},
     timeline::Interval,
 };
@@ -88,23 +90,6 @@ impl ConnectTimings {
 /// Timings that a dial fills while the exchange that pays for it can look.
 pub type Dialled = Arc<Mutex<ConnectTimings>>;
 
-/// A way to send requests on one connection.
-pub enum Sender<B> {
-    /// One exchange at a time.
-    Http1(http1::SendRequest<B>),
-    /// Many at once.
-    Http2(http2::SendRequest<B>),
-}
-
-impl<B> fmt::Debug for Sender<B> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Http1(_) => "Http1",
-            Self::Http2(_) => "Http2",
-        })
-    }
-}
-
 /// A fresh connection and its facts.
 #[derive(Debug)]
 pub struct Connected<B> {
@@ -169,8 +154,11 @@ impl Connector {
         if http2 {
             stats.carries_many();
         }
-        let io = TokioIo::new(TracedIo::new(plain, Arc::clone(&stats)));
-        let sender = if http2 { self.http2(io).await? } else { Self::http1(io).await? };
+        let sender = if http2 {
+            self.http2(TokioIo::new(TracedIo::new(plain, Arc::clone(&stats)))).await?
+        } else {
+            Sender::Http1(Connection::new(plain))
+        };
         let timings = *timings.lock().unwrap_or_else(PoisonError::into_inner);
         Ok(Connected { sender, stats, timings, born: self.clock.now() })
     }
@@ -245,22 +233,6 @@ impl Connector {
         Ok((Box::new(stream), http2))
     }
 
-    async fn http1<B>(io: TokioIo<TracedIo>) -> Result<Sender<B>, Error>
-    where
-        B: Body + Send + 'static,
-        B::Data: Send,
-        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
-    {
-        let (sender, connection) = http1::Builder::new()
-            .preserve_header_case(true)
-            .handshake(io)
-            .await
-            .map_err(|error| Error::upstream(Stage::Http, error))?;
-        // Ends by itself when its sender and the body it feeds are gone; what it has to say reaches them first.
-        tokio::spawn(connection.with_upgrades());
-        Ok(Sender::Http1(sender))
-    }
-
     async fn http2<B>(&self, io: TokioIo<TracedIo>) -> Result<Sender<B>, Error>
     where
         B: Body + Send + 'static + Unpin,
@@ -279,7 +251,7 @@ impl Connector {
             .handshake(io)
             .await
             .map_err(|error| Error::upstream(Stage::Http, error))?;
-        // As above.
+        // Ends by itself when its senders and the bodies it feeds are gone; what it has to say reaches them first.
         tokio::spawn(connection);
         Ok(Sender::Http2(sender))
     }

@@ -2,8 +2,10 @@
 
 pub mod connector;
 pub mod pool;
+mod sender;
 
 pub use self::{
-    connector::{ConnectTimings, Connector, Dial, Dialled, Dialling, Sender, TcpDial},
+    connector::{ConnectTimings, Connector, Dial, Dialled, Dialling, TcpDial},
     pool::{Lease, Pool},
+    sender::{AnswerBody, Lost, Sender},
 };

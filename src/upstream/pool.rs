@@ -14,14 +14,18 @@ use std::{
 
 use http::Version;
 use http_body::Body;
-use hyper::client::conn::{http1, http2};
+use hyper::client::conn::http2;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use super::connector::{ConnectTimings, Connected, Connector, Dialled, Sender};
+use super::{
+    connector::{ConnectTimings, Connected, Connector, Dialled},
+    sender::Sender,
+};
 use crate::{
     clock::{AtomicStamp, Clock, Nanos, Stamp},
     config::{HttpVersion, UpstreamLimits},
     error::{Error, Stage},
+    http1::client::Connection,
     net::ConnStats,
 };
 
@@ -38,7 +42,7 @@ pub struct Pool<B> {
 
 /// The connections that one core made: what they carry runs there.
 struct Core<B> {
-    idle: Mutex<Vec<Idle<B>>>,
+    idle: Mutex<Vec<Idle>>,
     shared: Mutex<Vec<Shared<B>>>,
     dialling: tokio::sync::Mutex<()>,
 }
@@ -56,8 +60,8 @@ impl<B> fmt::Debug for Pool<B> {
     }
 }
 
-struct Idle<B> {
-    sender: http1::SendRequest<B>,
+struct Idle {
+    sender: Connection,
     facts: Facts,
     since: Stamp,
 }
@@ -193,7 +197,7 @@ where
     pub async fn acquire(self: &Arc<Self>, core: usize, wanted: Wanted, dialled: &Dialled) -> Result<Lease<B>, Error> {
         let permit = self.permit().await?;
         if !wanted.fresh
-            && let Some(lease) = self.reuse(core, wanted).await
+            && let Some(lease) = self.reuse(core, wanted)
         {
             return Ok(Lease { _permit: permit, ..lease });
         }
@@ -231,27 +235,19 @@ where
         Ok(permit.ok())
     }
 
-    async fn reuse(self: &Arc<Self>, core: usize, wanted: Wanted) -> Option<Lease<B>> {
+    fn reuse(self: &Arc<Self>, core: usize, wanted: Wanted) -> Option<Lease<B>> {
         if !wanted.http1_only
             && let Some(lease) = self.share(core)
         {
             return Some(lease);
         }
-        while let Some((home, Idle { mut sender, facts, .. })) =
-            self.pop(core).map(|own| (core, own)).or_else(|| self.borrow(core))
-        {
-            // Its last answer may have ended this instant, with the connection's own task not there yet: ask again.
-            // A dead one says so here, before it has taken the request. One that still sends a request that was
-            // answered early may never get rid of it.
-            if sender.is_ready() || matches!(tokio::time::timeout(SETTLED, sender.ready()).await, Ok(Ok(()))) {
-                return Some(self.lease(home, Sender::Http1(sender), facts, None));
-            }
-        }
-        None
+        let own = self.pop(core).map(|idle| (core, idle));
+        let (home, Idle { sender, facts, .. }) = own.or_else(|| self.borrow(core))?;
+        Some(self.lease(home, Sender::Http1(sender), facts, None))
     }
 
     /// The newest idle connection that is alive and young enough; closes those that are not.
-    fn pop(&self, core: usize) -> Option<Idle<B>> {
+    fn pop(&self, core: usize) -> Option<Idle> {
         let now = self.clock.now();
         let mut idle = lock(&self.cores[core].idle);
         while let Some(candidate) = idle.pop() {
@@ -264,18 +260,18 @@ where
 
     /// An idle connection of another core's, the one it would use last, and which core's. Their wake-ups cross over to it, so
     /// only one that has not been needed there for a while, or if connections are limited.
-    fn borrow(&self, core: usize) -> Option<(usize, Idle<B>)> {
+    fn borrow(&self, core: usize) -> Option<(usize, Idle)> {
         let now = self.clock.now();
         let mut others = (0..self.cores.len()).filter(|other| *other != core);
         others.find_map(|other| {
             let mut idle = lock(&self.cores[other].idle);
             idle.retain(|one| self.worth_keeping(one, now));
-            let spare = |one: &Idle<B>| self.permits.is_some() || !within(one.since, SPARE, now);
+            let spare = |one: &Idle| self.permits.is_some() || !within(one.since, SPARE, now);
             idle.first().is_some_and(spare).then(|| (other, idle.remove(0)))
         })
     }
 
-    fn worth_keeping(&self, idle: &Idle<B>, now: Stamp) -> bool {
+    fn worth_keeping(&self, idle: &Idle, now: Stamp) -> bool {
         !idle.sender.is_closed()
             && within(idle.since, self.limits.idle_connection, now)
             && within(idle.facts.born, self.limits.max_connection_age, now)
@@ -391,9 +387,6 @@ impl<B> Lease<B> {
         drop(self.used);
     }
 }
-
-/// A connection whose exchange has ended is ready for the next one by then, or not worth waiting for.
-const SETTLED: Duration = Duration::from_millis(5);
 
 /// What idled for so long is not needed where it is.
 const SPARE: Duration = Duration::from_secs(1);

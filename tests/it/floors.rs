@@ -13,7 +13,7 @@ const FLOORS: [&[&str]; 8] = [
     &["clock", "error", "framing"],
     &["timeline", "dialect", "config"],
     &["route", "observation", "figures"],
-    &["metrics", "access_log", "recent", "record", "net"],
+    &["metrics", "access_log", "recent", "record", "net", "http1"],
     &["upstream", "upload"],
     &["exchange", "tap", "tunnel"],
     &["forward", "proxy", "server"],
@@ -21,7 +21,9 @@ const FLOORS: [&[&str]; 8] = [
 ];
 
 /// Who may know whom on its own floor: the right one never knows the left one.
-const NEIGHBOURS: [(&str, &str); 27] = [
+const NEIGHBOURS: [(&str, &str); 28] = [
+    // Connections are sockets that speak.
+    ("http1", "net"),
     // What a configuration says of a provider is a dialect.
     ("config", "dialect"),
     // The door to the sinks knows the sinks.

@@ -286,10 +286,9 @@ impl State {
     }
 
     fn last(&mut self, place: usize, signal: Signal, reader: &mut Reader) -> Told {
-        let mut facts = reader.facts(true);
+        let mut facts = reader.take_facts(true);
         facts.ended |= !signal.error;
         facts.response_model = self.served.clone().or(facts.response_model);
-        reader.renew();
         self.close(place, signal, facts)
     }
 
@@ -299,8 +298,7 @@ impl State {
         match self.turns.get(place) {
             None => Told::Nothing,
             Some(turn) if turn.begun => {
-                let facts = Facts { error, ..reader.facts(true) };
-                reader.renew();
+                let facts = Facts { error, ..reader.take_facts(true) };
                 self.close(place, signal, facts)
             }
             Some(_) => self.close(place, signal, Facts { error, ..Facts::default() }),

@@ -94,7 +94,7 @@ impl RequestTap {
             }
             None => held.trailers.take().map(Frame::trailers),
         };
-        // Of a body of known length hyper's HTTP/1 client asks for no more than that.
+        // Of a body of known length the HTTP/1 client asks for no more than that.
         let filled = self.to_http1 && held.is_sized && held.left == 0;
         if held.is_whole && (held.has_ended() || filled) {
             self.upload.note_handed_over(self.clock.now());

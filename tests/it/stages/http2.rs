@@ -231,6 +231,8 @@ async fn what_a_first_attempt_took_is_retry() {
     let record = world.record().await;
     assert_eq!((record.outcome, record.attempts, record.flags.retried), (Outcome::Complete, 2, true));
     assert_eq!(stages(&record), [("retry", 145), ("tcp", 30), ("first_output_wait", 20)]);
+    let retried = "streamgauge_attempts_total{upstream=\"up\",result=\"retried\"} 1";
+    assert!(world.scrape().lines().any(|line| line == retried));
     assert_eq!(record.overhead_request(), None, "the earlier attempt is no overhead");
 }
 

@@ -1,0 +1,203 @@
+//! Bodies: one that comes in, read when it is polled, and one that goes out on an upstream's connection.
+
+use std::{
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll, ready},
+};
+
+use bytes::Bytes;
+use http_body::{Body, Frame, SizeHint};
+use tokio::sync::oneshot;
+
+use super::{
+    Error, Upgraded,
+    encode::{Encoder, Out},
+    wire::{Link, lock},
+};
+
+/// A body that can be sent.
+pub trait Outgoing:
+    Body<Data = Bytes, Error: Into<Box<dyn std::error::Error + Send + Sync>>> + Send + Unpin + 'static
+{
+}
+
+impl<B> Outgoing for B where
+    B: Body<Data = Bytes, Error: Into<Box<dyn std::error::Error + Send + Sync>>> + Send + Unpin + 'static
+{
+}
+
+/// A message's body, read from its connection when it is polled.
+///
+/// `B` is the body of the request that is still on its way up while its answer comes down: both go on as this is polled.
+///
+/// # Cancel safety
+/// Dropped before its end, nothing else is ever read as if it followed: the connection is not used again.
+pub struct Incoming<B = NoUpload> {
+    link: Link,
+    left: Option<u64>,
+    has_ended: bool,
+    upload: Option<Box<Upload<B>>>,
+    upgrade: Option<Upgrade>,
+}
+
+/// Nothing goes up with the body: it is a request's own.
+pub type NoUpload = http_body_util::Empty<Bytes>;
+
+/// How a connection leaves HTTP.
+#[derive(Debug)]
+pub enum Upgrade {
+    /// The client's, once the answer has left.
+    Later(oneshot::Receiver<Upgraded>),
+    /// The upstream's, which has answered.
+    Now(Upgraded),
+}
+
+impl Upgrade {
+    /// The connection; absent if it was lost before.
+    pub async fn connection(self) -> Option<Upgraded> {
+        match self {
+            Self::Later(later) => later.await.ok(),
+            Self::Now(upgraded) => Some(upgraded),
+        }
+    }
+}
+
+impl<B> std::fmt::Debug for Incoming<B> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Incoming").field("left", &self.left).finish_non_exhaustive()
+    }
+}
+
+impl<B: Outgoing> Incoming<B> {
+    /// The body under way on this connection.
+    pub(super) fn new(link: &Link, upload: Option<Box<Upload<B>>>, upgrade: Option<Upgrade>) -> Self {
+        let mut wire = lock(link);
+        let (left, has_ended) = (wire.decoder.left(), wire.is_read());
+        wire.has_reader = !has_ended;
+        drop(wire);
+        Self { link: Arc::clone(link), left, has_ended, upload, upgrade }
+    }
+
+    /// How the connection leaves HTTP; absent if it was not asked to, or does not.
+    pub const fn take_upgrade(&mut self) -> Option<Upgrade> {
+        self.upgrade.take()
+    }
+
+    /// The answer is whole, and the request is not: what is left of it goes up all the same, and nothing is sent after it.
+    pub(super) fn let_upload_end(&mut self) {
+        if let Some(mut upload) = self.upload.take() {
+            let link = Arc::clone(&self.link);
+            // Ends with the client's body, or with either connection.
+            tokio::spawn(async move { std::future::poll_fn(|cx| upload.poll(&link, cx)).await });
+        }
+    }
+}
+
+impl<B: Outgoing> Body for Incoming<B> {
+    type Data = Bytes;
+    type Error = Error;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
+        let this = &mut *self;
+        if let Some(upload) = &mut this.upload
+            && let Poll::Ready(sent) = upload.poll(&this.link, cx)
+        {
+            this.upload = None;
+            if sent.is_ok() {
+                lock(&this.link).is_sending = false;
+            }
+        }
+        let mut wire = lock(&this.link);
+        let frame = ready!(wire.poll_body(cx));
+        (this.left, this.has_ended) = (wire.decoder.left(), wire.is_read());
+        drop(wire);
+        if this.has_ended {
+            this.let_upload_end();
+        }
+        Poll::Ready(frame)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.has_ended
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.left.map_or_else(SizeHint::default, SizeHint::with_exact)
+    }
+}
+
+impl<B> Drop for Incoming<B> {
+    fn drop(&mut self) {
+        if !self.has_ended {
+            lock(&self.link).reader_is_done();
+        }
+    }
+}
+
+/// A request on its way up.
+pub(super) struct Upload<B> {
+    body: B,
+    encoder: Encoder,
+    out: Out,
+    has_ended: bool,
+}
+
+impl<B: Outgoing> Upload<B> {
+    /// A request whose head lies in `out`.
+    pub(super) fn new(body: B, encoder: Encoder, out: Out) -> Self {
+        let has_ended = body.is_end_stream() || matches!(encoder, Encoder::Nothing);
+        let mut out = out;
+        if has_ended && encoder.end(&mut out).is_err() {
+            // A length was promised and nothing comes: the upstream sees a request that is cut.
+            tracing::debug!("a request without the body its head promises");
+        }
+        Self { body, encoder, out, has_ended }
+    }
+
+    /// Sends what there is; ready when all has left.
+    ///
+    /// The body is polled before the connection is looked at, never while it is.
+    pub(super) fn poll(&mut self, link: &Link, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
+        let mut is_blocked = false;
+        loop {
+            let mut waits = false;
+            while !self.has_ended && !waits && !if is_blocked { self.out.is_full() } else { self.out.is_enough() } {
+                match Pin::new(&mut self.body).poll_frame(cx) {
+                    Poll::Pending => waits = true,
+                    Poll::Ready(Some(Err(error))) => return Poll::Ready(Err(Error::Body(error.into()))),
+                    Poll::Ready(Some(Ok(frame))) => match frame.into_data() {
+                        Ok(bytes) => {
+                            self.encoder.data(bytes, &mut self.out);
+                            if self.body.is_end_stream() || matches!(self.encoder, Encoder::Length(0)) {
+                                self.ends()?;
+                            }
+                        }
+                        Err(frame) => {
+                            if let Ok(trailers) = frame.into_trailers() {
+                                self.encoder.trailers(&trailers, &mut self.out);
+                                self.has_ended = true;
+                            }
+                        }
+                    },
+                    Poll::Ready(None) => self.ends()?,
+                }
+            }
+            if self.out.is_sent() {
+                return if self.has_ended { Poll::Ready(Ok(())) } else { Poll::Pending };
+            }
+            if is_blocked {
+                return Poll::Pending;
+            }
+            is_blocked = lock(link).poll_send(cx, &mut self.out)?.is_pending();
+            if waits && !is_blocked {
+                return Poll::Pending;
+            }
+        }
+    }
+
+    fn ends(&mut self) -> Result<(), Error> {
+        self.has_ended = true;
+        self.encoder.end(&mut self.out)
+    }
+}

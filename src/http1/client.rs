@@ -1,0 +1,152 @@
+//! A connection to an upstream: one exchange at a time, all of it polled by whoever sends the request and reads the answer.
+
+use std::{
+    fmt,
+    future::poll_fn,
+    sync::{Arc, Mutex},
+    task::{Context, Poll, Waker, ready},
+};
+
+use bytes::Bytes;
+use http::{Request, Response, StatusCode};
+
+use super::{
+    Error, Incoming, Outgoing,
+    body::{Upgrade, Upload},
+    decode::Decoder,
+    encode::Out,
+    head::{self, ResponseHead, Size},
+    wire::{Link, Wire, lock},
+};
+use crate::net::BoxIo;
+
+/// The most headers, and the most bytes of a head, that an upstream may answer with.
+const MOST_HEADERS: usize = 100;
+const MOST_HEAD: usize = 400 * 1024;
+
+/// A connection to an upstream.
+pub struct Connection {
+    link: Link,
+}
+
+impl fmt::Debug for Connection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Connection").finish_non_exhaustive()
+    }
+}
+
+/// Why there is no answer.
+#[derive(Debug)]
+pub struct Unanswered<B> {
+    /// The request, if no byte of it was taken.
+    pub request: Option<Box<Request<B>>>,
+    /// What happened.
+    pub error: Error,
+}
+
+impl Connection {
+    /// A connection on which nothing was said yet.
+    pub fn new(io: BoxIo) -> Self {
+        Self { link: Arc::new(Mutex::new(Wire::new(io, Bytes::new()))) }
+    }
+
+    /// Whether it can't carry a request now: an exchange is under way, the last one was said to be, or the upstream has
+    /// closed it or said something nobody asked for.
+    pub fn is_closed(&self) -> bool {
+        !lock(&self.link).is_idle(&mut Context::from_waker(Waker::noop()))
+    }
+
+    /// Sends a request; the answer comes when its head has, whether the request has left by then or not. `informed` is told
+    /// of each 1xx before it.
+    ///
+    /// # Errors
+    /// If the connection broke, or what came is no HTTP. The request comes back if the connection was closed before.
+    ///
+    /// # Cancel safety
+    /// Dropping the future leaves the connection in the middle of an exchange: it [is closed](Self::is_closed) then.
+    pub async fn send<B: Outgoing>(
+        &self,
+        request: Request<B>,
+        informed: impl Fn(StatusCode),
+    ) -> Result<Response<Incoming<B>>, Unanswered<B>> {
+        let is_idle = poll_fn(|cx| {
+            let mut wire = lock(&self.link);
+            let is_idle = wire.is_idle(cx);
+            wire.is_sending |= is_idle;
+            Poll::Ready(is_idle)
+        });
+        if !is_idle.await {
+            return Err(Unanswered { request: Some(Box::new(request)), error: Error::Closed });
+        }
+        let (parts, body) = request.into_parts();
+        let mut out = Out::default();
+        let encoder = head::write_request(out.gather(), &parts, Size::of(&body));
+        let mut upload = Some(Upload::new(body, encoder, out));
+        let mut failed = None;
+        let mut seen = 0;
+        let answer = poll_fn(|cx| {
+            if let Some(sending) = &mut upload {
+                match sending.poll(&self.link, cx) {
+                    Poll::Pending => {}
+                    Poll::Ready(Ok(())) => {
+                        upload = None;
+                        lock(&self.link).is_sending = false;
+                    }
+                    Poll::Ready(Err(error @ Error::Body(_))) => return Poll::Ready(Err(error)),
+                    Poll::Ready(Err(error)) => {
+                        // It may have been answered before it hung up.
+                        upload = None;
+                        failed = Some(error);
+                    }
+                }
+            }
+            self.poll_head(cx, &parts.method, &mut seen, &informed)
+        });
+        let ResponseHead { parts, decoder, length, keeps_alive } = match answer.await {
+            Ok(head) => head,
+            Err(error) => return Err(Unanswered { request: None, error: failed.unwrap_or(error) }),
+        };
+        let upgrade = {
+            let mut wire = lock(&self.link);
+            let decoder = decoder.unwrap_or(Decoder::Done);
+            let is_switch = parts.status == StatusCode::SWITCHING_PROTOCOLS;
+            wire.is_last = !keeps_alive || is_switch || matches!(decoder, Decoder::UntilClose);
+            wire.begin(length, decoder);
+            is_switch.then(|| Upgrade::Now(wire.upgrade()))
+        };
+        let mut body = Incoming::new(&self.link, upload.map(Box::new), upgrade);
+        if http_body::Body::is_end_stream(&body) {
+            body.let_upload_end();
+        }
+        Ok(Response::from_parts(parts, body))
+    }
+
+    fn poll_head(
+        &self,
+        cx: &mut Context<'_>,
+        method: &http::Method,
+        seen: &mut usize,
+        informed: &impl Fn(StatusCode),
+    ) -> Poll<Result<ResponseHead, Error>> {
+        let mut wire = lock(&self.link);
+        loop {
+            let input = &wire.input;
+            if !input.is_empty() && (*seen == 0 || head::may_be_whole(input, *seen) || input.len() >= MOST_HEAD) {
+                match head::response(input, method, MOST_HEADERS, MOST_HEAD)? {
+                    Some(head) if head.decoder.is_some() => return Poll::Ready(Ok(head)),
+                    Some(interim) => {
+                        informed(interim.parts.status);
+                        wire.begin(interim.length, Decoder::Done);
+                        *seen = 0;
+                        continue;
+                    }
+                    None => {}
+                }
+            }
+            *seen = wire.input.len();
+            if ready!(wire.poll_fill(cx))? == 0 {
+                return Poll::Ready(Err(Error::Closed));
+            }
+        }
+    }
+}
