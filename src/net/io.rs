@@ -40,6 +40,9 @@ pub enum StampWrites {
     After,
 }
 
+/// A look at the network stays fresh for so long.
+const FRESH: Nanos = Nanos(100_000_000);
+
 /// What one connection's socket has seen. Written by its [`MeteredIo`] alone, read by the taps.
 pub struct ConnStats {
     last_read: AtomicStamp,
@@ -58,6 +61,7 @@ pub struct ConnStats {
     socket: Lent,
     /// Retransmits that somebody was told of.
     retransmits: AtomicU32,
+    looked: Mutex<Option<(Stamp, Network)>>,
     parked: AtomicBool,
     closing: Mutex<Vec<Closing>>,
 }
@@ -81,6 +85,7 @@ impl Default for ConnStats {
             many_streams: AtomicBool::new(false),
             socket: Lent::default(),
             retransmits: AtomicU32::new(0),
+            looked: Mutex::default(),
             parked: AtomicBool::new(false),
             closing: Mutex::new(Vec::new()),
         }
@@ -129,11 +134,20 @@ impl ConnStats {
     }
 
     /// What the kernel knows of the way to the other side; nothing for a pipe, and once the socket is closed. Retransmits are
-    /// those since the last look, so that each is told once.
-    pub fn network(&self) -> Network {
+    /// those since the last look, so that each is told once. Who asks again within [`FRESH`] of a look gets its round trips:
+    /// the kernel's are means of many, and short exchanges would spend a call of the system each on them.
+    pub fn network(&self, now: Stamp) -> Network {
+        let mut looked = self.looked.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((at, network)) = *looked
+            && now.since(at) < FRESH
+        {
+            return network;
+        }
         let Some(info) = self.socket.tcp_info() else { return Network::default() };
         let fresh = |all: u32| all.saturating_sub(self.retransmits.swap(all, Ordering::AcqRel));
-        Network { rtt: info.rtt, min_rtt: info.min_rtt, retransmits: info.retransmits.map(fresh) }
+        let network = Network { rtt: info.rtt, min_rtt: info.min_rtt, retransmits: info.retransmits.map(fresh) };
+        *looked = Some((now, Network { retransmits: network.retransmits.map(|_| 0), ..network }));
+        network
     }
 
     /// A read has brought bytes.

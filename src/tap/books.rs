@@ -221,7 +221,8 @@ impl Open {
             && !std::mem::replace(&mut self.looked, true)
         {
             let connection = &mut exchange.seen().connection;
-            (connection.client, connection.upstream) = (self.downstream.stats.network(), upstream.network());
+            let now = self.shared.clock.now();
+            (connection.client, connection.upstream) = (self.downstream.stats.network(now), upstream.network(now));
         }
     }
 
