@@ -43,6 +43,8 @@ enum At {
     Line,
     Trailer,
     TrailerLf,
+    /// In the empty line.
+    LastLf,
     End,
 }
 
@@ -176,23 +178,20 @@ impl Chunks {
             (At::SizeEnd, b'\n') => At::Data,
             (At::DataCr, b'\r') => At::DataLf,
             (At::DataLf, b'\n') => At::Start,
-            (At::Line, b'\r') => {
-                self.trailers.push(byte);
-                At::TrailerLf
-            }
-            (At::Line | At::Trailer, _) if byte != b'\r' => self.trailer(byte)?,
-            (At::Trailer, _) => {
-                self.trailers.push(byte);
-                At::TrailerLf
-            }
-            (At::TrailerLf, b'\n') if self.trailers.ends_with(b"\n\r") || self.trailers == b"\r" => {
-                // The empty line.
-                if self.trailers == b"\r" {
-                    self.trailers.clear();
-                } else {
-                    self.trailers.push(byte);
+            (At::Line, b'\r') => At::LastLf,
+            (At::LastLf, b'\n') => {
+                if !self.trailers.is_empty() {
+                    self.trailers.extend_from_slice(b"\r\n");
                 }
                 At::End
+            }
+            // A line feed by itself ends no line here: who took it for one would see the body's end before it comes.
+            (At::Line | At::Trailer, _) => {
+                self.trailers.push(byte);
+                if self.trailers.len() >= MOST {
+                    return malformed("the trailers are too long");
+                }
+                if byte == b'\r' { At::TrailerLf } else { At::Trailer }
             }
             (At::TrailerLf, b'\n') => {
                 self.trailers.push(byte);
@@ -201,11 +200,6 @@ impl Chunks {
             (At::Start | At::Size | At::Space, _) => return malformed("a chunk's size is no hexadecimal number"),
             _ => return malformed("a chunk's line does not end as it must"),
         })
-    }
-
-    fn trailer(&mut self, byte: u8) -> Result<At, Error> {
-        self.trailers.push(byte);
-        if self.trailers.len() >= MOST { Err(Error::Malformed("the trailers are too long")) } else { Ok(At::Trailer) }
     }
 }
 
@@ -292,7 +286,17 @@ mod tests {
                 assert!(matches!(error, Error::Malformed(_)), "{wire:?}: {error:?}");
             }
         }
-        for cut in ["", "5", "5\r\nhel", "5\r\nhello", "5\r\nhello\r\n", "0\r\n", "0\r\n\r", "0\r\nx: a\r\n"] {
+        for cut in [
+            "",
+            "5",
+            "0\r\nx: a\n\r\n",
+            "5\r\nhel",
+            "5\r\nhello",
+            "5\r\nhello\r\n",
+            "0\r\n",
+            "0\r\n\r",
+            "0\r\nx: a\r\n",
+        ] {
             assert!(matches!(decode(Decoder::chunked(10), cut.as_bytes(), 3), Err(Error::Closed)), "{cut:?}");
         }
     }
