@@ -98,7 +98,12 @@ pub(super) fn request(input: &Bytes, most_headers: usize, most: usize) -> Result
     parts.headers = headers;
 
     let (mut decoder, mut keeps_alive) = (Decoder::Done, keeps_alive(&parts.headers, is_11));
-    // RFC 9112 §6.3, as strict as the library was: whatever two servers could read in two ways is refused.
+    // RFC 9112 §6.3. Whatever two servers could read in two ways is refused, a length that is none also where chunks count.
+    let body_length = if parts.headers.contains_key(CONTENT_LENGTH) {
+        Some(length_of(&parts.headers).ok_or(Refusal::Bad)?)
+    } else {
+        None
+    };
     if parts.headers.contains_key(TRANSFER_ENCODING) {
         if !is_11 || !ends_chunked(&parts.headers) {
             return Err(Refusal::Bad);
@@ -108,9 +113,8 @@ pub(super) fn request(input: &Bytes, most_headers: usize, most: usize) -> Result
             // A smuggler's tool: chunked wins, and nobody can tell where the next request would begin.
             keeps_alive = false;
         }
-    } else if parts.headers.contains_key(CONTENT_LENGTH) {
-        let length = length_of(&parts.headers).ok_or(Refusal::Bad)?;
-        decoder = Decoder::length(length);
+    } else if let Some(body_length) = body_length {
+        decoder = Decoder::length(body_length);
         said_once(&mut parts.headers);
     }
     let expects = parts.headers.get(EXPECT).is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"100-continue"));
