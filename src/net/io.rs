@@ -134,7 +134,7 @@ impl ConnStats {
     }
 
     /// What the kernel knows of the way to the other side; nothing for a pipe, and once the socket is closed. Retransmits are
-    /// those since the last look, so that each is told once. Who asks again within [`FRESH`] of a look gets its round trips:
+    /// those since the last look, so that each is told once. Who asks again within 100 ms of a look gets its round trips:
     /// the kernel's are means of many, and short exchanges would spend a call of the system each on them.
     pub fn network(&self, now: Stamp) -> Network {
         let mut looked = self.looked.lock().unwrap_or_else(PoisonError::into_inner);
