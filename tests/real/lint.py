@@ -65,6 +65,7 @@ NOT_SHOWN = {
     "streamgauge_build_info": "the variables' own",
     "streamgauge_config_last_reload_successful": "there is no reloading by itself to watch",
     "streamgauge_config_last_reload_timestamp_seconds": "the same",
+    "streamgauge_unobserved_requests_total": "of routes that are not measured on purpose there is nothing else to show beside it",
 }
 
 
