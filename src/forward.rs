@@ -12,6 +12,7 @@ use http::{
 use crate::{
     clock::{Nanos, Stamp},
     config::{Adds, Upstream},
+    http1::tokens,
     observation::{Observation, STAGES, push_decimal},
 };
 
@@ -81,15 +82,15 @@ pub fn answer_head(parts: &mut response::Parts, client: Version) {
 /// hop-by-hop header. Passed on, it would carry every later exchange past routing and measuring.
 pub fn is_upgrade(parts: &request::Parts) -> bool {
     parts.version == Version::HTTP_11
-        && tokens(&parts.headers, header::UPGRADE).any(|token| !token.eq_ignore_ascii_case("h2c"))
-        && tokens(&parts.headers, header::CONNECTION).any(|token| token.eq_ignore_ascii_case("upgrade"))
+        && tokens(&parts.headers, &header::UPGRADE).any(|token| !token.eq_ignore_ascii_case("h2c"))
+        && tokens(&parts.headers, &header::CONNECTION).any(|token| token.eq_ignore_ascii_case("upgrade"))
 }
 
 /// Why a request is refused that the library took, but that two servers may read in two ways, which is the stuff of
 /// attacks; absent for all others.
 pub fn ambiguity(parts: &request::Parts) -> Option<&'static str> {
     let chunked =
-        tokens(&parts.headers, header::TRANSFER_ENCODING).filter(|coding| coding.eq_ignore_ascii_case("chunked"));
+        tokens(&parts.headers, &header::TRANSFER_ENCODING).filter(|coding| coding.eq_ignore_ascii_case("chunked"));
     if parts.headers.get_all(header::HOST).iter().nth(1).is_some() {
         // RFC 9112 §3.2
         Some("the request names its host more than once")
@@ -107,7 +108,7 @@ pub fn ambiguity(parts: &request::Parts) -> Option<&'static str> {
 /// Whether the body has a transfer coding beside `chunked`. The library undoes the chunks only, and without its
 /// header, which neither HTTP/2 nor HTTP/1.0 has, nobody could undo the rest.
 pub fn is_coded(headers: &HeaderMap) -> bool {
-    tokens(headers, header::TRANSFER_ENCODING).any(|coding| !coding.eq_ignore_ascii_case("chunked"))
+    tokens(headers, &header::TRANSFER_ENCODING).any(|coding| !coding.eq_ignore_ascii_case("chunked"))
 }
 
 /// Frames a body of unknown length that has no framing yet: the library takes such a GET for one without a body.
@@ -231,11 +232,6 @@ pub fn upstream_request_id(headers: &HeaderMap) -> Option<String> {
     (value.len() <= 256).then(|| value.to_owned())
 }
 
-/// Whether a request waits for a 100 before it sends its body.
-pub fn expects_continue(parts: &request::Parts) -> bool {
-    parts.headers.get(header::EXPECT).is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"100-continue"))
-}
-
 /// Whether the method is one that a reverse proxy has no meaning for.
 pub fn is_refused(method: &Method) -> bool {
     method == Method::CONNECT
@@ -260,9 +256,9 @@ fn end_to_end(headers: &mut HeaderMap, hop: Hop) -> HeaderMap {
     if headers.keys().all(stays) {
         return std::mem::take(headers); // most heads, which need not be made anew
     }
-    let named: Vec<String> = tokens(headers, header::CONNECTION).map(str::to_ascii_lowercase).collect();
+    let named: Vec<String> = tokens(headers, &header::CONNECTION).map(str::to_ascii_lowercase).collect();
     let chunked = headers.contains_key(header::TRANSFER_ENCODING);
-    let mut trailers = tokens(headers, header::TE).any(|te| te.eq_ignore_ascii_case("trailers"));
+    let mut trailers = tokens(headers, &header::TE).any(|te| te.eq_ignore_ascii_case("trailers"));
     let mut connection = connection(headers, hop, trailers);
     let mut kept = HeaderMap::with_capacity(headers.keys_len());
     let mut last: Option<HeaderName> = None;
@@ -305,7 +301,7 @@ fn connection(headers: &HeaderMap, hop: Hop, trailers: bool) -> Option<HeaderVal
     let goes_on = |token: &&str| {
         (hop.upgrade && token.eq_ignore_ascii_case("upgrade")) || (trailers && token.eq_ignore_ascii_case("te"))
     };
-    let left: Vec<&str> = tokens(headers, header::CONNECTION).filter(goes_on).collect();
+    let left: Vec<&str> = tokens(headers, &header::CONNECTION).filter(goes_on).collect();
     if hop.to_http2 || left.is_empty() { None } else { HeaderValue::try_from(left.join(", ")).ok() }
 }
 
@@ -316,16 +312,6 @@ fn is_hop_by_hop(name: &HeaderName) -> bool {
         || *name == header::UPGRADE
         || *name == header::TE
         || *name == header::TRANSFER_ENCODING
-}
-
-fn tokens(headers: &HeaderMap, name: HeaderName) -> impl Iterator<Item = &str> {
-    headers
-        .get_all(name)
-        .iter()
-        .filter_map(|value| value.to_str().ok())
-        .flat_map(|value| value.split(','))
-        .map(str::trim)
-        .filter(|token| !token.is_empty())
 }
 
 /// The host a client asked for. Its URI stands above its `Host` header (RFC 9112 §3.2.2), as it does for routing.

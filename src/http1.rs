@@ -13,6 +13,7 @@ pub mod client;
 mod decode;
 mod encode;
 mod head;
+mod send;
 pub mod server;
 mod wire;
 
@@ -20,6 +21,7 @@ use std::{fmt, io};
 
 pub use self::{
     body::{Incoming, NoUpload, Outgoing, Upgrade},
+    head::{expects_continue, tokens},
     wire::Upgraded,
 };
 

@@ -10,8 +10,7 @@ use std::{
 };
 
 use http::{
-    HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Version, header, request, response,
-    uri::PathAndQuery,
+    HeaderMap, HeaderName, Method, Request, Response, StatusCode, Version, header, request, response, uri::PathAndQuery,
 };
 use http_body::Body as _;
 use http_body_util::Either;
@@ -23,7 +22,7 @@ use crate::{
     dialect::{Dialect, Recognised, RequestScan, may_ask_for_usage, recognise},
     exchange::{Answered, Exchange},
     forward,
-    http1::Upgrade,
+    http1::{self, Upgrade},
     net::{ConnStats, tls::TlsError},
     observation::{Limit, Observation, Outcome},
     record::{Marked, Recorder, UpstreamHandles},
@@ -135,7 +134,7 @@ impl Gateway {
         if *downstream.multiplexed.get_or_init(|| client == Version::HTTP_2) {
             downstream.stats.carries_many();
         }
-        let request_head = self.request_head(&downstream, client, request.headers());
+        let request_head = self.request_head(&downstream);
         let (mut parts, mut body) = request.into_parts();
         let upgrade = if let Either::Left(body) = &mut body { body.take_upgrade() } else { None };
 
@@ -187,7 +186,7 @@ impl Gateway {
                 request_head,
                 http2: client == Version::HTTP_2,
                 most: self.limits.max_request_body,
-                gate: forward::expects_continue(&parts).then(|| Arc::clone(&gate)),
+                gate: http1::expects_continue(&parts.headers).then(|| Arc::clone(&gate)),
             },
         );
         let total = provider.config.limits.total;
@@ -219,7 +218,7 @@ impl Gateway {
         // 5 head
         let (mut parts, body) = response.into_parts();
         if let Some(Recognised { dialect, .. }) = recognised {
-            let arrival = head_arrival(&lease.stats, lease.version(), &parts.headers);
+            let arrival = lease.stats.last_read();
             open.head(arrival.unwrap_or_else(|| self.shared.clock.now()), &parts, dialect);
         }
         if let Some(exchange) = open.exchange() {
@@ -253,7 +252,7 @@ impl Gateway {
             tap.ends_with_connection();
         }
         if client != Version::HTTP_2 {
-            tap.fit_http1(to_head, parts.status, parts.headers.contains_key(header::CONTENT_LENGTH));
+            tap.fit_http1(to_head, parts.status);
         }
         Response::from_parts(parts, tap)
     }
@@ -346,8 +345,8 @@ impl Gateway {
     }
 
     /// On a connection that pipelines, a request does not begin before the response ahead of it has left.
-    fn request_head(&self, downstream: &Downstream, version: Version, headers: &HeaderMap) -> Stamp {
-        let arrival = head_arrival(&downstream.stats, version, headers).unwrap_or_else(|| self.shared.clock.now());
+    fn request_head(&self, downstream: &Downstream) -> Stamp {
+        let arrival = downstream.stats.last_read().unwrap_or_else(|| self.shared.clock.now());
         let ahead = if downstream.multiplexed() { None } else { downstream.delivered.load() };
         ahead.map_or(arrival, |delivered| arrival.max(delivered))
     }
@@ -449,23 +448,6 @@ struct Way<'a> {
 enum Unanswered<E> {
     Error(E),
     Limit(Limit),
-}
-
-/// Arrival of a head: of the read that brought its last byte, which lies four behind its last value, with the line's end
-/// and the empty line. With HTTP/2 values lie elsewhere (unpacked, or kept from an earlier head in the compression's
-/// table), so there it is the newest read's, as it is for a head without values.
-pub fn head_arrival(stats: &ConnStats, version: Version, headers: &HeaderMap) -> Option<Stamp> {
-    if version == Version::HTTP_2 {
-        return stats.last_read();
-    }
-    let reads = stats.reads();
-    let values = headers.values().map(HeaderValue::as_bytes).filter(|value| reads.arrival(value).is_some());
-    let last = values.max_by_key(|value| value.as_ptr_range().end);
-    let arrival = last.and_then(|value| {
-        let end = value.as_ptr_range().end as usize;
-        reads.arrival_at(end + b"\r\n\r".len()).or_else(|| reads.arrival(value))
-    });
-    arrival.or_else(|| stats.last_read())
 }
 
 async fn within<T>(deadline: Option<tokio::time::Instant>, work: impl Future<Output = T>) -> Option<T> {

@@ -68,8 +68,6 @@ struct Failure {
 enum Source<B> {
     Upstream(B),
     Own(Option<Bytes>),
-    /// Nothing is to come, but the head says a length.
-    Nothing(SizeHint),
 }
 
 /// Limits on a response body; allocated only where one is on.
@@ -183,18 +181,11 @@ impl<B: Body<Data = Bytes>> ResponseTap<B> {
 
     /// The answer goes to a client of HTTP/1, whose server asks no body that can't have a byte: of the answer to a
     /// HEAD, of a 204 and 304. So it ends here, for its HTTP/2 stream may not have said so yet.
-    ///
-    /// `has_length`: the head has a `Content-Length`, which the server leaves out if the body says that it has
-    /// ended (a 304 tells the length of what it does not send). So such a body does not say so. A 204 has none.
-    pub fn fit_http1(&mut self, to_head: bool, status: StatusCode, has_length: bool) {
+    pub fn fit_http1(&mut self, to_head: bool, status: StatusCode) {
         if to_head || matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED) {
             let head_back = self.exchange().and_then(|exchange| exchange.seen().timeline.head_back);
             self.ended(head_back);
             self.source = Source::Own(None);
-        }
-        if has_length && status != StatusCode::NO_CONTENT && self.has_ended() {
-            let size = if status == StatusCode::NOT_MODIFIED { SizeHint::default() } else { SizeHint::with_exact(0) };
-            self.source = Source::Nothing(size);
         }
     }
 
@@ -206,7 +197,6 @@ impl<B: Body<Data = Bytes>> ResponseTap<B> {
         match &self.source {
             Source::Upstream(inner) => inner.is_end_stream(),
             Source::Own(body) => body.is_none(),
-            Source::Nothing(_) => false,
         }
     }
 
@@ -356,7 +346,6 @@ where
         }
         let inner = match &mut this.source {
             Source::Own(body) => return Poll::Ready(body.take().map(|body| Ok(Frame::data(body)))),
-            Source::Nothing(_) => return Poll::Ready(None),
             Source::Upstream(inner) => Pin::new(inner),
         };
         let polled = inner.poll_frame(cx);
@@ -406,7 +395,6 @@ where
         match &self.source {
             Source::Upstream(inner) => inner.size_hint(),
             Source::Own(body) => SizeHint::with_exact(body.as_ref().map_or(0, |body| body.len() as u64)),
-            Source::Nothing(size) => *size,
         }
     }
 }

@@ -17,7 +17,7 @@ use streamgauge::{
     config::{Config, Upstream},
     dialect::{Recognised, RequestScan, recognise},
     exchange::{Cause, Exchange, Sent},
-    forward,
+    forward, http1,
     observation::{ExchangeId, Observation, Outcome},
     record::{Marked, Recorder, UpstreamHandles},
     timeline::Timeline,
@@ -132,7 +132,7 @@ impl Bench {
         let recognised = recognise(&parts, None);
         let (exchange, upload) = self.begun(at(0), number, recognised, &parts);
         let mut exchange = exchange;
-        black_box((forward::ambiguity(&parts), forward::is_upgrade(&parts), forward::expects_continue(&parts)));
+        black_box((forward::ambiguity(&parts), forward::is_upgrade(&parts), http1::expects_continue(&parts.headers)));
 
         let mut scan = RequestScan::new(recognised, &parts);
         exchange.attempt(at(20), &Dialled::default());

@@ -29,7 +29,7 @@ use crate::{
     forward,
     net::ConnStats,
     observation::{ExchangeId, Limit, Observation, Outcome},
-    proxy::{Gateway, head_arrival},
+    proxy::Gateway,
     record::{Marked, Recorder, UpstreamHandles},
     tap::{BodyError, Departing, Downstream, Open, Shared},
     upload::Upload,
@@ -282,7 +282,7 @@ async fn drive(target: &Target, mut request: Request<Payload>, open: &mut Open, 
 
     let (parts, mut body) = response.into_parts();
     let http2 = lease.version() == Version::HTTP_2;
-    let arrival = head_arrival(&lease.stats, lease.version(), &parts.headers).unwrap_or_else(|| clock.now());
+    let arrival = lease.stats.last_read().unwrap_or_else(|| clock.now());
     open.head(arrival, &parts, target.dialect);
     if let Some(exchange) = open.exchange() {
         exchange.seen().flags.overhead_lower_bound = http2;

@@ -12,7 +12,7 @@ use tokio::sync::oneshot;
 
 use super::{
     Error, Upgraded,
-    encode::{Encoder, Out},
+    send::Sending,
     wire::{Link, lock},
 };
 
@@ -37,7 +37,7 @@ pub struct Incoming<B = NoUpload> {
     link: Link,
     left: Option<u64>,
     has_ended: bool,
-    upload: Option<Box<Upload<B>>>,
+    upload: Option<Box<Sending<B>>>,
     upgrade: Option<Upgrade>,
 }
 
@@ -71,7 +71,7 @@ impl<B> std::fmt::Debug for Incoming<B> {
 
 impl<B: Outgoing> Incoming<B> {
     /// The body under way on this connection.
-    pub(super) fn new(link: &Link, upload: Option<Box<Upload<B>>>, upgrade: Option<Upgrade>) -> Self {
+    pub(super) fn new(link: &Link, upload: Option<Box<Sending<B>>>, upgrade: Option<Upgrade>) -> Self {
         let mut wire = lock(link);
         let (left, has_ended) = (wire.decoder.left(), wire.is_read());
         wire.has_reader = !has_ended;
@@ -132,72 +132,5 @@ impl<B> Drop for Incoming<B> {
         if !self.has_ended {
             lock(&self.link).reader_is_done();
         }
-    }
-}
-
-/// A request on its way up.
-pub(super) struct Upload<B> {
-    body: B,
-    encoder: Encoder,
-    out: Out,
-    has_ended: bool,
-}
-
-impl<B: Outgoing> Upload<B> {
-    /// A request whose head lies in `out`.
-    pub(super) fn new(body: B, encoder: Encoder, out: Out) -> Self {
-        let has_ended = body.is_end_stream() || matches!(encoder, Encoder::Nothing);
-        let mut out = out;
-        if has_ended && encoder.end(&mut out).is_err() {
-            // A length was promised and nothing comes: the upstream sees a request that is cut.
-            tracing::debug!("a request without the body its head promises");
-        }
-        Self { body, encoder, out, has_ended }
-    }
-
-    /// Sends what there is; ready when all has left.
-    ///
-    /// The body is polled before the connection is looked at, never while it is.
-    pub(super) fn poll(&mut self, link: &Link, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
-        let mut is_blocked = false;
-        loop {
-            let mut waits = false;
-            while !self.has_ended && !waits && !if is_blocked { self.out.is_full() } else { self.out.is_enough() } {
-                match Pin::new(&mut self.body).poll_frame(cx) {
-                    Poll::Pending => waits = true,
-                    Poll::Ready(Some(Err(error))) => return Poll::Ready(Err(Error::Body(error.into()))),
-                    Poll::Ready(Some(Ok(frame))) => match frame.into_data() {
-                        Ok(bytes) => {
-                            self.encoder.data(bytes, &mut self.out);
-                            if self.body.is_end_stream() || matches!(self.encoder, Encoder::Length(0)) {
-                                self.ends()?;
-                            }
-                        }
-                        Err(frame) => {
-                            if let Ok(trailers) = frame.into_trailers() {
-                                self.encoder.trailers(&trailers, &mut self.out);
-                                self.has_ended = true;
-                            }
-                        }
-                    },
-                    Poll::Ready(None) => self.ends()?,
-                }
-            }
-            if self.out.is_sent() {
-                return if self.has_ended { Poll::Ready(Ok(())) } else { Poll::Pending };
-            }
-            if is_blocked {
-                return Poll::Pending;
-            }
-            is_blocked = lock(link).poll_send(cx, &mut self.out)?.is_pending();
-            if waits && !is_blocked {
-                return Poll::Pending;
-            }
-        }
-    }
-
-    fn ends(&mut self) -> Result<(), Error> {
-        self.has_ended = true;
-        self.encoder.end(&mut self.out)
     }
 }

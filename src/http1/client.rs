@@ -12,10 +12,11 @@ use http::{Request, Response, StatusCode};
 
 use super::{
     Error, Incoming, Outgoing,
-    body::{Upgrade, Upload},
+    body::Upgrade,
     decode::Decoder,
     encode::Out,
     head::{self, ResponseHead, Size},
+    send::Sending,
     wire::{Link, Wire, lock},
 };
 use crate::net::BoxIo;
@@ -42,6 +43,12 @@ pub struct Unanswered<B> {
     pub request: Option<Box<Request<B>>>,
     /// What happened.
     pub error: Error,
+}
+
+impl<B> From<Error> for Unanswered<B> {
+    fn from(error: Error) -> Self {
+        Self { request: None, error }
+    }
 }
 
 impl Connection {
@@ -81,7 +88,7 @@ impl Connection {
         let (parts, body) = request.into_parts();
         let mut out = Out::default();
         let encoder = head::write_request(out.gather(), &parts, Size::of(&body));
-        let mut upload = Some(Upload::new(body, encoder, out));
+        let mut upload = Some(Sending::new(body, encoder, out)?);
         let mut failed = None;
         let mut seen = 0;
         let answer = poll_fn(|cx| {
@@ -104,7 +111,7 @@ impl Connection {
         });
         let ResponseHead { parts, decoder, length, keeps_alive } = match answer.await {
             Ok(head) => head,
-            Err(error) => return Err(Unanswered { request: None, error: failed.unwrap_or(error) }),
+            Err(error) => return Err(failed.unwrap_or(error).into()),
         };
         let upgrade = {
             let mut wire = lock(&self.link);
@@ -130,22 +137,16 @@ impl Connection {
     ) -> Poll<Result<ResponseHead, Error>> {
         let mut wire = lock(&self.link);
         loop {
-            let input = &wire.input;
-            if !input.is_empty() && (*seen == 0 || head::may_be_whole(input, *seen) || input.len() >= MOST_HEAD) {
-                match head::response(input, method, MOST_HEADERS, MOST_HEAD)? {
-                    Some(head) if head.decoder.is_some() => return Poll::Ready(Ok(head)),
-                    Some(interim) => {
-                        informed(interim.parts.status);
-                        wire.begin(interim.length, Decoder::Done);
-                        *seen = 0;
-                        continue;
-                    }
-                    None => {}
+            let parse = |input: &Bytes| head::response(input, method, MOST_HEADERS, MOST_HEAD);
+            match ready!(wire.poll_head(cx, seen, MOST_HEAD, parse))? {
+                None => return Poll::Ready(Err(Error::Closed)),
+                Some(Err(error)) => return Poll::Ready(Err(error)),
+                Some(Ok(head)) if head.decoder.is_some() => return Poll::Ready(Ok(head)),
+                Some(Ok(interim)) => {
+                    informed(interim.parts.status);
+                    wire.begin(interim.length, Decoder::Done);
+                    *seen = 0;
                 }
-            }
-            *seen = wire.input.len();
-            if ready!(wire.poll_fill(cx))? == 0 {
-                return Poll::Ready(Err(Error::Closed));
             }
         }
     }

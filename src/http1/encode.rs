@@ -105,7 +105,7 @@ impl Out {
     fn advance(&mut self, written: usize) {
         let head = written.min(self.gathered.len() - self.sent);
         self.sent += head;
-        if self.sent == self.gathered.len() {
+        if head > 0 && self.sent == self.gathered.len() {
             self.sent = 0;
             let mut spare = std::mem::take(&mut self.gathered);
             spare.clear();

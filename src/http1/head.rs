@@ -117,7 +117,7 @@ pub(super) fn request(input: &Bytes, most_headers: usize, most: usize) -> Result
         decoder = Decoder::length(body_length);
         said_once(&mut parts.headers);
     }
-    let expects = parts.headers.get(EXPECT).is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"100-continue"));
+    let expects = expects_continue(&parts.headers);
     let may_upgrade = is_11 && (parts.headers.contains_key(UPGRADE) || parts.method == Method::CONNECT);
     parts.extensions.insert(spelling);
     Ok(Some(RequestHead { parts, decoder, length, keeps_alive, expects, may_upgrade }))
@@ -214,9 +214,15 @@ fn headers(input: &Bytes, lines: &[httparse::Header<'_>]) -> Result<(HeaderMap, 
     Ok((headers, Spelling(spelling)))
 }
 
-fn tokens<'a>(headers: &'a HeaderMap, name: &HeaderName) -> impl Iterator<Item = &'a str> {
+/// The words of a header that is a list (RFC 9110 §5.6.1), of all its lines.
+pub fn tokens<'a>(headers: &'a HeaderMap, name: &HeaderName) -> impl Iterator<Item = &'a str> {
     let values = headers.get_all(name).iter().filter_map(|value| value.to_str().ok());
-    values.flat_map(|value| value.split(',')).map(str::trim)
+    values.flat_map(|value| value.split(',')).map(str::trim).filter(|token| !token.is_empty())
+}
+
+/// Whether a request waits for a 100 before it sends its body.
+pub fn expects_continue(headers: &HeaderMap) -> bool {
+    headers.get(EXPECT).is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"100-continue"))
 }
 
 fn keeps_alive(headers: &HeaderMap, is_11: bool) -> bool {
@@ -408,9 +414,7 @@ pub(super) fn write_response(out: &mut Vec<u8>, parts: &response::Parts, size: S
     for (name, value) in headers {
         let again = names.again(name);
         // Said once. Without a body its length may be told all the same: of the answer to a HEAD, of a 304.
-        let is_empty = size == Size::None && !has_no_body && length != Some(0);
-        let has_no_place = (*name == CONTENT_LENGTH
-            && (again || is_chunked || is_empty || status == StatusCode::NO_CONTENT))
+        let has_no_place = (*name == CONTENT_LENGTH && (again || is_chunked || status == StatusCode::NO_CONTENT))
             || (*name == TRANSFER_ENCODING && !is_chunked)
             || (*name == TRAILER && !can_chunk);
         if !has_no_place {
@@ -424,7 +428,6 @@ pub(super) fn write_response(out: &mut Vec<u8>, parts: &response::Parts, size: S
         _ if is_chunked => (Encoder::Chunked(asked.announced(headers)), Adds::Nothing),
         (Size::None | Size::Known(0), None) if has_no_body => (Encoder::Nothing, Adds::Nothing),
         (Size::None | Size::Known(0), None) => (Encoder::Nothing, Adds::Length(0)),
-        (Size::None, Some(_)) => (Encoder::Nothing, Adds::Nothing),
         (_, Some(length)) => (Encoder::Length(length), Adds::Nothing),
         (Size::Known(length), None) if has_no_length => (Encoder::Length(length), Adds::Nothing),
         (Size::Known(length), None) => (Encoder::Length(length), Adds::Length(length)),

@@ -11,7 +11,6 @@ use std::{
 
 use bytes::{Bytes, BytesMut};
 use http::{Request, Response, StatusCode};
-use http_body::Body;
 use tokio::{
     sync::oneshot,
     time::{Instant, Sleep, sleep, sleep_until},
@@ -19,10 +18,11 @@ use tokio::{
 use tokio_util::io::poll_read_buf;
 
 use super::{
-    Incoming, Outgoing,
+    Error, Incoming, Outgoing,
     body::Upgrade,
-    encode::{Encoder, Out},
+    encode::Out,
     head::{self, Asked, RequestHead, Size},
+    send::Sending,
     wire::{Link, Wire, lock},
 };
 use crate::net::BoxIo;
@@ -90,10 +90,7 @@ where
         };
         let head = match head {
             Head::Whole(head) => head,
-            Head::None => {
-                let _ = poll_fn(|cx| lock(&link).poll_shutdown(cx)).await;
-                return Ended::Closed;
-            }
+            Head::None => return hang_up(&link).await,
             Head::TimedOut => return Ended::TimedOut,
             Head::Refused(status) => {
                 refuse(&link, status).await;
@@ -134,7 +131,8 @@ where
         let is_switch = response.status() == StatusCode::SWITCHING_PROTOCOLS;
         {
             let mut wire = lock(&link);
-            wire.no_more_continue();
+            // A body can't be asked for by a 100 once there is an answer.
+            wire.must_continue = false;
             // A body that nobody reads to its end leaves no way to the next request.
             asked.keeps_alive &= !stopping && (wire.has_reader || wire.is_whole());
         }
@@ -147,19 +145,21 @@ where
                 }
                 return Ended::Upgraded;
             }
-            Ok(false) => {
-                let _ = poll_fn(|cx| lock(&link).poll_shutdown(cx)).await;
-                return Ended::Closed;
-            }
+            Ok(false) => return hang_up(&link).await,
             Err(_) => return Ended::Closed,
         }
         // Somebody may still read the request: what comes is not the next one's before.
         poll_fn(|cx| lock(&link).poll_unread(cx)).await;
         if !lock(&link).is_whole() && !drains(&link).await {
-            let _ = poll_fn(|cx| lock(&link).poll_shutdown(cx)).await;
-            return Ended::Closed;
+            return hang_up(&link).await;
         }
     }
+}
+
+/// Closes a connection in order, whether the other side still hears it or not.
+async fn hang_up(link: &Link) -> Ended {
+    let _ = poll_fn(|cx| lock(link).poll_shutdown(cx)).await;
+    Ended::Closed
 }
 
 /// Whether the rest of a request that nobody reads lies here already.
@@ -186,22 +186,12 @@ enum Head {
 }
 
 fn poll_head(link: &Link, cx: &mut Context<'_>, limits: Limits, seen: &mut usize) -> Poll<Head> {
-    let mut wire = lock(link);
-    loop {
-        let input = &wire.input;
-        if !input.is_empty() && (*seen == 0 || head::may_be_whole(input, *seen) || input.len() >= limits.head_bytes) {
-            match head::request(input, limits.headers, limits.head_bytes) {
-                Ok(Some(head)) => return Poll::Ready(Head::Whole(Box::new(head))),
-                Ok(None) => {}
-                Err(refusal) => return Poll::Ready(Head::Refused(refusal.status())),
-            }
-        }
-        *seen = wire.input.len();
-        match ready!(wire.poll_fill(cx)) {
-            Ok(0) | Err(_) => return Poll::Ready(Head::None),
-            Ok(_) => {}
-        }
-    }
+    let parse = |input: &Bytes| head::request(input, limits.headers, limits.head_bytes);
+    Poll::Ready(match ready!(lock(link).poll_head(cx, seen, limits.head_bytes, parse)) {
+        Ok(Some(Ok(head))) => Head::Whole(Box::new(head)),
+        Ok(Some(Err(refusal))) => Head::Refused(refusal.status()),
+        Ok(None) | Err(_) => Head::None,
+    })
 }
 
 /// Answers a head that could not be read.
@@ -212,84 +202,23 @@ async fn refuse(link: &Link, status: StatusCode) {
     out.gather().extend_from_slice(line.as_bytes());
     // Whether it is still there to hear it or not.
     if poll_fn(|cx| lock(link).poll_send(cx, &mut out)).await.is_ok() {
-        let _ = poll_fn(|cx| lock(link).poll_shutdown(cx)).await;
+        hang_up(link).await;
     }
 }
 
 /// Sends an answer to its end; whether the connection can carry another.
-async fn respond<B: Outgoing>(link: &Link, response: Response<B>, asked: &Asked) -> io::Result<bool> {
+async fn respond<B: Outgoing>(link: &Link, response: Response<B>, asked: &Asked) -> Result<bool, Error> {
     let (parts, body) = response.into_parts();
     let mut out = Out::default();
     let (encoder, lives_on) = head::write_response(out.gather(), &parts, Size::of(&body), asked);
     drop(parts);
-    let has_ended = body.is_end_stream() || matches!(encoder, Encoder::Nothing);
-    let mut sending = Sending { body: Some(body), encoder, out };
-    if has_ended {
-        sending.ends()?;
-    }
-    poll_fn(|cx| sending.poll(link, cx)).await?;
+    let mut sending = Sending::new(body, encoder, out)?;
+    poll_fn(|cx| match sending.poll(link, cx) {
+        Poll::Pending => lock(link).poll_gone(cx).map(|()| Err(Error::Closed)),
+        Poll::Ready(sent) => Poll::Ready(sent),
+    })
+    .await?;
     Ok(lives_on)
-}
-
-/// An answer on its way.
-struct Sending<B> {
-    /// Gone once it has ended.
-    body: Option<B>,
-    encoder: Encoder,
-    out: Out,
-}
-
-impl<B: Outgoing> Sending<B> {
-    /// Gathers what the body has, sends it, and waits for more; ready when all of it has left.
-    ///
-    /// The body is polled before the connection is looked at, never while it is: it may read its request from there.
-    fn poll(&mut self, link: &Link, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let mut is_blocked = false;
-        loop {
-            let mut waits = false;
-            while let Some(body) = &mut self.body
-                && !waits
-                && !if is_blocked { self.out.is_full() } else { self.out.is_enough() }
-            {
-                match Pin::new(&mut *body).poll_frame(cx) {
-                    Poll::Pending => waits = true,
-                    Poll::Ready(Some(Err(error))) => return Poll::Ready(Err(io::Error::other(error))),
-                    Poll::Ready(Some(Ok(frame))) => match frame.into_data() {
-                        Ok(bytes) => {
-                            self.encoder.data(bytes, &mut self.out);
-                            if body.is_end_stream() || matches!(self.encoder, Encoder::Length(0)) {
-                                self.ends()?;
-                            }
-                        }
-                        Err(frame) => {
-                            if let Ok(trailers) = frame.into_trailers() {
-                                self.encoder.trailers(&trailers, &mut self.out);
-                                self.body = None;
-                            }
-                        }
-                    },
-                    Poll::Ready(None) => self.ends()?,
-                }
-            }
-            if self.out.is_sent() && self.body.is_none() {
-                return Poll::Ready(Ok(()));
-            }
-            if !self.out.is_sent() && !is_blocked {
-                is_blocked = lock(link).poll_send(cx, &mut self.out)?.is_pending();
-                if is_blocked || !waits {
-                    continue;
-                }
-            }
-            ready!(lock(link).poll_gone(cx));
-            return Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into()));
-        }
-    }
-
-    fn ends(&mut self) -> io::Result<()> {
-        self.encoder.end(&mut self.out).map_err(io::Error::other)?;
-        self.body = None;
-        Ok(())
-    }
 }
 
 /// How long a head is waited for. The timer is set once for many heads: where it fires too early it is set anew.

@@ -19,6 +19,7 @@ use super::{
     Error,
     decode::{Decoder, Step},
     encode::Out,
+    head::may_be_whole,
 };
 use crate::net::BoxIo;
 
@@ -42,7 +43,7 @@ pub(super) struct Wire {
     /// The message under way.
     pub(super) decoder: Decoder,
     /// The other side has ended.
-    pub(super) is_ended: bool,
+    is_ended: bool,
     /// What follows the data that came.
     next: Next,
     /// No further message comes, or can be sent.
@@ -101,6 +102,30 @@ impl Wire {
         Poll::Ready(Ok(read))
     }
 
+    /// Reads until `parse` finds a whole head, of at most so many bytes, or why there is none; absent at the connection's end.
+    /// `seen` is what was looked at before, nothing at first.
+    pub(super) fn poll_head<T, E>(
+        &mut self,
+        cx: &mut Context<'_>,
+        seen: &mut usize,
+        most: usize,
+        parse: impl Fn(&Bytes) -> Result<Option<T>, E>,
+    ) -> Poll<io::Result<Option<Result<T, E>>>> {
+        loop {
+            let input = &self.input;
+            if !input.is_empty()
+                && (*seen == 0 || may_be_whole(input, *seen) || input.len() >= most)
+                && let Some(head) = parse(input).transpose()
+            {
+                return Poll::Ready(Ok(Some(head)));
+            }
+            *seen = input.len();
+            if ready!(self.poll_fill(cx))? == 0 {
+                return Poll::Ready(Ok(None));
+            }
+        }
+    }
+
     /// A message whose head was read begins: so much of what lies here was its head.
     pub(super) fn begin(&mut self, head: usize, decoder: Decoder) {
         let _ = self.input.split_to(head);
@@ -117,9 +142,7 @@ impl Wire {
     /// is told, or the beginning of the next one.
     pub(super) fn poll_gone(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         if self.has_reader {
-            if !self.waits.as_ref().is_some_and(|waker| waker.will_wake(cx.waker())) {
-                self.waits = Some(cx.waker().clone());
-            }
+            keep(&mut self.waits, cx);
             if self.reader.as_ref().is_some_and(|waker| waker.will_wake(cx.waker())) {
                 self.reader = None;
             }
@@ -137,13 +160,6 @@ impl Wire {
             }
         }
         Poll::Pending
-    }
-
-    /// The body's reader is in a task of its own, which may not be the one that was woken last.
-    fn reader_waits(&mut self, cx: &Context<'_>) {
-        if !self.reader.as_ref().is_some_and(|waker| waker.will_wake(cx.waker())) {
-            self.reader = Some(cx.waker().clone());
-        }
     }
 
     /// The next frame of the body under way; absent at its end.
@@ -178,7 +194,8 @@ impl Wire {
                 let Self { io, decoder, input, .. } = self;
                 let mut taken = None;
                 let Poll::Ready(read) = with_read(io, cx, |read| taken = Some(read.take(decoder, input))) else {
-                    self.reader_waits(cx);
+                    // It may be in a task of its own, which is not the one that is woken when somebody else reads.
+                    keep(&mut self.reader, cx);
                     return Poll::Pending;
                 };
                 match (read, taken) {
@@ -233,20 +250,13 @@ impl Wire {
         if !self.has_reader {
             return Poll::Ready(());
         }
-        if !self.waits.as_ref().is_some_and(|waker| waker.will_wake(cx.waker())) {
-            self.waits = Some(cx.waker().clone());
-        }
+        keep(&mut self.waits, cx);
         Poll::Pending
     }
 
     /// The message under way has ended, and what follows it is the next one's.
     pub(super) const fn is_whole(&self) -> bool {
         self.decoder.is_done() && matches!(self.next, Next::Frames)
-    }
-
-    /// A body can't be asked for by a 100 once there is an answer.
-    pub(super) fn no_more_continue(&mut self) {
-        self.must_continue = false;
     }
 
     fn poll_interim(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -274,6 +284,13 @@ impl Wire {
         let io = std::mem::replace(&mut self.io, Box::new(tokio::io::empty()));
         self.next = Next::Nothing;
         Upgraded { io, read: std::mem::take(&mut self.input) }
+    }
+}
+
+/// Keeps whom to wake.
+fn keep(slot: &mut Option<Waker>, cx: &Context<'_>) {
+    if !slot.as_ref().is_some_and(|waker| waker.will_wake(cx.waker())) {
+        *slot = Some(cx.waker().clone());
     }
 }
 

@@ -42,11 +42,7 @@ struct Slot {
 impl Reads {
     /// Arrival of the read that put the last byte of `bytes` where it lies; absent if none of the last ones did.
     pub fn arrival(&self, bytes: &[u8]) -> Option<Stamp> {
-        self.arrival_at(std::ptr::from_ref(bytes.last()?).addr())
-    }
-
-    /// Arrival of the read that filled this address; absent if none of the last ones did.
-    pub fn arrival_at(&self, address: usize) -> Option<Stamp> {
+        let address = std::ptr::from_ref(bytes.last()?).addr();
         let newest = self.newest.load(Ordering::Acquire);
         if newest == 0 {
             // HTTP/1.1 is read by whoever it is for, so its reads need no notes.

@@ -11,7 +11,7 @@ use crate::{
     config::Adds,
     error::{Error, Stage},
     exchange::Answered,
-    forward,
+    forward, http1,
     observation::{Limit, Outcome},
     tap::{BodyError, Open, ResponseTap},
     upload::{Upload, UploadFault},
@@ -191,7 +191,7 @@ where
     B: Body<Data: Send, Error: Send> + Send + Unpin + 'static,
 {
     // HTTP/2 stops a single stream; a client that waits for a 100 must not be given one.
-    if parts.version == Version::HTTP_2 || body.is_end_stream() || forward::expects_continue(parts) {
+    if parts.version == Version::HTTP_2 || body.is_end_stream() || http1::expects_continue(&parts.headers) {
         return;
     }
     let (mut left, patience) = UNWANTED;

@@ -2,9 +2,7 @@
 
 use std::fmt;
 
-use bytes::Bytes;
 use http::{Request, Response, StatusCode};
-use http_body::Body;
 use http_body_util::Either;
 use hyper::client::conn::http2;
 
@@ -44,10 +42,7 @@ impl<B> fmt::Debug for Lost<B> {
     }
 }
 
-impl<B: Outgoing> Sender<B>
-where
-    B: Body<Data = Bytes>,
-{
+impl<B: Outgoing> Sender<B> {
     /// Sends a request; the answer comes when its head has. `informed` is told of each 1xx before it, by HTTP/1.1.
     ///
     /// # Errors

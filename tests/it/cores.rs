@@ -167,16 +167,21 @@ async fn under_way(gauge: &Live, each: [usize; 2]) {
     }
 }
 
+/// A stream that waits for its answer: its client, and the upstream that was asked.
+async fn asked(gauge: &Live) -> (Peer, Peer) {
+    let mut client = gauge.client().await;
+    client.send(chat_request("m")).await;
+    let mut up = gauge.upstream().await;
+    up.read_to("[]}").await;
+    (client, up)
+}
+
 #[tokio::test]
 async fn connections_fall_evenly_whatever_closes() {
     let mut gauge = Live::start_with(None, |_| {}, two_cores).await;
     let mut streams = Vec::new();
     for _ in 0..64 {
-        let mut client = gauge.client().await;
-        client.send(chat_request("m")).await;
-        let mut up = gauge.upstream().await;
-        up.read_to("[]}").await;
-        streams.push((client, up));
+        streams.push(asked(&gauge).await);
     }
     under_way(&gauge, [32, 32]).await;
     // All the clients of one core leave but two: those that come next make up for it.
@@ -194,11 +199,7 @@ async fn connections_fall_evenly_whatever_closes() {
     assert_eq!((left[0].min(left[1]), left[0].max(left[1])), (32 - many, 32), "they took turns");
     let mut streams: Vec<_> = stay.into_iter().map(|(_, both)| both).collect();
     for _ in 0..many {
-        let mut client = gauge.client().await;
-        client.send(chat_request("m")).await;
-        let mut up = gauge.upstream().await;
-        up.read_to("[]}").await;
-        streams.push((client, up));
+        streams.push(asked(&gauge).await);
     }
     under_way(&gauge, [32, 32]).await;
     for (client, up) in &mut streams {
