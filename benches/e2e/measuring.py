@@ -7,6 +7,7 @@ import subprocess
 import threading
 import time
 import urllib.request
+from dataclasses import replace
 
 from processes import Fault, Processes, account, free_port, machine, memory, stop
 
@@ -36,13 +37,15 @@ class Bench(Processes):
     def attempt(self, proxy, scenario, window, seed, count_series):
         process, facts = None, {"port": self.provider_port}
         if proxy:
-            process, facts = proxy.start(self, self.provider_port, self.certificates, self.workers)
+            process, facts = proxy.start(
+                self, self.provider_port, self.certificates, self.workers, http2=scenario.http2, routes=scenario.routes
+            )
         try:
             tls = ["--tls", self.certificates / "cert.pem"] if scenario.tls and proxy else []
             port = facts["tls_port" if tls else "port"]
-            self.warm_up(port, tls)
+            self.warm_up(port, scenario, tls)
             idle = memory(process.pid) if process and scenario.hold else None
-            words = ["--port", port, "--play", scenario.play, "--seed", seed, *scenario.load, *tls]
+            words = ["--port", port, "--seed", seed, *scenario.words, *tls]
             words += ["--warm-up", scenario.warm_up, "--window", window]
             row = figures(self.run_load(words, scenario.warm_up + window, process), scenario, idle)
             return row | ({"series": series(facts["admin"])} if process and count_series else {})
@@ -51,10 +54,11 @@ class Bench(Processes):
                 stop(process)
                 shutil.rmtree(facts["folder"], ignore_errors=True)
 
-    def warm_up(self, port, tls):
+    def warm_up(self, port, scenario, tls):
         """It listens; now it must answer as well."""
         for play in ("0,0,0,4,0", "1,1000,1000,4,0"):
-            words = ["--port", port, "--play", play, "--mode", "closed", "--connections", 1, "--requests", 8, *tls]
+            only = replace(scenario, load=("--mode", "closed", "--connections", 1, "--requests", 8), play=play)
+            words = ["--port", port, *only.words, *tls]
             saw = self.run_load([*words, "--warm-up", 9], 10, None)
             if saw["exact"] != 8:
                 raise Fault(f"no good answer: {saw['faults']}")

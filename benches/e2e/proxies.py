@@ -72,11 +72,25 @@ defaults
     timeout server 1h
     timeout http-keep-alive 1h
 frontend clients
-    bind 127.0.0.1:{port} backlog 4096
+    bind 127.0.0.1:{port} backlog 4096 {from_clients}
     bind 127.0.0.1:{tls_port} ssl crt {certificates}/both.pem alpn http/1.1 backlog 4096
     default_backend providers
 backend providers
-    server provider 127.0.0.1:{provider} pool-max-conn -1 pool-purge-delay 1h
+    server provider 127.0.0.1:{provider} pool-max-conn -1 pool-purge-delay 1h {to_providers}
+"""
+
+GAUGE = """\
+[[upstreams]]
+name = "{upstream}"
+url = "http://127.0.0.1:{provider}"
+http = "{http}"
+"""
+# By the first part of the path: many providers, for many series.
+ROUTED = """
+[[routes]]
+path_prefix = "/{upstream}"
+strip_prefix = true
+upstream = "{upstream}"
 """
 
 
@@ -86,8 +100,10 @@ class Proxy:
     def __init__(self, name, words, template=None):
         self.name, self.words, self.template = name, words, template
         self.is_gauge = template is None
+        # nginx has no HTTP/2 to a provider.
+        self.speaks_http2 = template is not NGINX
 
-    def start(self, processes, provider, certificates, workers, before=(), **more):
+    def start(self, processes, provider, certificates, workers, before=(), http2=(), routes=0, **more):
         folder = Path(processes.folder) / f"{self.name.replace(' ', '-')}-{free_port()}"
         folder.mkdir()
         descriptors = os.sysconf("SC_OPEN_MAX")
@@ -95,14 +111,22 @@ class Proxy:
             "port": free_port(), "tls_port": free_port(), "admin": free_port(), "provider": provider,
             "workers": workers, "folder": folder, "certificates": certificates, "log": folder / "access.log",
             "descriptors": descriptors, "connections": (descriptors - 200) // 2, "master": "on", "user": nginx_user(),
+            "from_clients": "proto h2" if "clients" in http2 else "",
+            "to_providers": "proto h2" if "providers" in http2 else "",
+            "http": "2" if "providers" in http2 else "auto",
         } | more  # fmt: skip
-        if self.template:
-            (folder / "config").write_text(self.template.format(**facts))
+        (folder / "config").write_text((self.template or gauge_config(routes)).format(**facts))
         words = [*before, *(word.format(**facts) for word in self.words)]
         log = folder / "said"
         process = processes.start(words, log, env=os.environ | {"NO_COLOR": "1"})
         processes.listening(process, facts["port"], log, seconds=60)
         return process, facts
+
+
+def gauge_config(routes):
+    """One provider for every path, or as many as there are routes."""
+    names = [f"up-{route}" for route in range(routes)]
+    return "".join((GAUGE + ROUTED).replace("{upstream}", name) for name in names) or GAUGE.replace("{upstream}", "sim")
 
 
 def nginx_user():
@@ -116,7 +140,7 @@ def gauge(name, program, *flags):
     words = [
         program, "run", "--listen", "127.0.0.1:{port}", "--tls-listen", "127.0.0.1:{tls_port}",
         "--tls-cert", "{certificates}/cert.pem", "--tls-key", "{certificates}/key.pem",
-        "--upstream", "sim=http://127.0.0.1:{provider}", "--workers", "{workers}",
+        "--config", "{folder}/config", "--workers", "{workers}",
         "--admin", "127.0.0.1:{admin}", "--access-log", "{log}", *flags,
     ]  # fmt: skip
     return Proxy(name, [str(word) for word in words])

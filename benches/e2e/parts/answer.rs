@@ -1,4 +1,5 @@
-//! One answer, read as it comes: HTTP/1.1 framing, server-sent events, and every byte held against what was sent.
+//! One answer, read as it comes: HTTP/1.1 framing unless it came by HTTP/2, server-sent events, and every byte held against
+//! what was sent.
 
 use crc32fast::Hasher;
 use memchr::memmem;
@@ -36,8 +37,12 @@ enum At {
     Size,
     Chunk(usize),
     AfterChunk,
-    Trailer { line: usize },
+    Trailer {
+        line: usize,
+    },
     Length(usize),
+    /// HTTP/2 says where it ends.
+    Frames,
     End,
 }
 
@@ -72,7 +77,7 @@ impl Answer {
         loop {
             match self.at {
                 At::End if bytes.is_empty() => return Ok(true),
-                At::End => return Err("bytes behind the end".into()),
+                At::End | At::Frames => return Err("bytes behind the end".into()),
                 _ if bytes.is_empty() => return Ok(false),
                 At::Head => {
                     let before = self.piece.len();
@@ -127,6 +132,38 @@ impl Answer {
                 }
             }
         }
+    }
+
+    /// The head of an answer by HTTP/2.
+    ///
+    /// # Errors
+    /// If the provider did not send it.
+    pub(crate) fn take_head(&mut self, status: u16, check: Option<String>) -> Result<(), String> {
+        self.request_check = check;
+        self.at = At::Frames;
+        if status == 200 { Ok(()) } else { Err(format!("status {status}")) }
+    }
+
+    /// More of an answer by HTTP/2, as `take`.
+    ///
+    /// # Errors
+    /// What is not as it was sent.
+    pub(crate) fn take_frames(
+        &mut self,
+        bytes: &[u8],
+        ended: bool,
+        expected: &Expected,
+        stamps: &mut Vec<u64>,
+    ) -> Result<bool, String> {
+        if expected.play.stream {
+            self.read_events(bytes, expected, stamps)?;
+        } else {
+            self.piece.extend_from_slice(bytes);
+        }
+        if ended {
+            self.end(expected)?;
+        }
+        Ok(ended)
     }
 
     fn read_head(&mut self, head: &[u8]) -> Result<(), String> {

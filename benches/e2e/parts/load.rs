@@ -17,6 +17,7 @@ use serde_json::Value;
 
 use super::{
     answer::{Answer, Expected},
+    http2_load::{Connections, Stream},
     link::{self, Link},
     system::{Poll, READ, WRITE, now, ready},
     tally::Tally,
@@ -53,6 +54,12 @@ pub(crate) struct Options {
     /// Names of models to go through
     #[arg(long, default_value_t = 1)]
     models: u64,
+    /// Providers to go through, each by the first part of its path
+    #[arg(long)]
+    routes: Option<u64>,
+    /// By HTTP/2, so many streams on each connection
+    #[arg(long, conflicts_with = "tls")]
+    http2: Option<usize>,
     /// TLS 1.3, trusting this certificate
     #[arg(long)]
     tls: Option<PathBuf>,
@@ -78,15 +85,17 @@ const BURST: usize = 64;
 
 pub(crate) fn run(options: Options) -> Result<Value, Box<dyn Error>> {
     let tls = options.tls.as_deref().map(link::tls).transpose()?;
-    let requests = (0..options.models.max(1))
-        .map(|model| Request::new(options.play, options.port, model, options.body_bytes))
-        .collect();
+    let routes = options.routes.map_or_else(|| vec![None], |routes| (0..routes).map(Some).collect());
+    let request = |route, model| Request::new(options.play, options.port, route, model, options.body_bytes);
+    let requests =
+        routes.iter().flat_map(|route| (0..options.models.max(1)).map(|model| request(*route, model))).collect();
     let begin = now();
     let window = begin + nanoseconds(options.warm_up)..begin + nanoseconds(options.warm_up + PATIENCE);
     let mut load = Load {
         expected: Expected::of(options.play),
         arrivals: Arrivals::new(&options, begin),
         tls,
+        http2: options.http2.map(|streams| Connections::new(options.port, streams)),
         requests,
         poll: Poll::new()?,
         calls: Vec::new(),
@@ -109,6 +118,7 @@ struct Load {
     expected: Expected,
     arrivals: Arrivals,
     tls: Option<Arc<ClientConfig>>,
+    http2: Option<Connections>,
     requests: Vec<Request>,
     poll: Poll,
     calls: Vec<Option<Call>>,
@@ -125,15 +135,20 @@ struct Load {
     window: std::ops::Range<u64>,
 }
 
-/// A connection, and the request on it.
+/// A connection, or a stream on one of HTTP/2, and the request on it.
 struct Call {
-    link: Link,
+    way: Way,
     request: usize,
     /// So much of it has been written.
     written: usize,
     due: u64,
     answer: Option<Answer>,
     armed: bool,
+}
+
+enum Way {
+    Link(Link),
+    Stream(Stream),
 }
 
 impl Load {
@@ -187,12 +202,17 @@ impl Load {
                 let due = self.arrivals.take();
                 self.issue(due);
             }
+            self.take_news(drain.is_some());
             let edge = if time < self.window.start { self.window.start } else { self.window.end };
             let next = drain.unwrap_or_else(|| self.arrivals.next.map_or(edge, |due| due.min(edge)));
             self.poll.wait(Some(next), &mut tokens)?;
             for token in &tokens {
-                self.serve(*token as usize, &mut room, drain.is_some());
+                match (Connections::index(*token), &mut self.http2) {
+                    (Some(index), Some(connections)) => connections.drive(&self.poll, index)?,
+                    _ => self.serve(*token as usize, &mut room, drain.is_some()),
+                }
             }
+            self.take_news(drain.is_some());
         }
         self.count_unfinished();
         Ok(())
@@ -225,20 +245,29 @@ impl Load {
             self.tally.overdue("more requests under way than connections allowed");
             return;
         }
-        let link = match Link::new(self.options.port, self.tls.as_ref()) {
-            Ok(link) => link,
-            Err(error) => return self.tally.error(format!("connecting: {error}")),
-        };
-        let call = Call { link, request, written: 0, due, answer: Some(Answer::new()), armed: true };
         let index = self.free.pop().unwrap_or_else(|| {
             self.calls.push(None);
             self.calls.len() - 1
         });
-        if let Err(error) = self.poll.add(call.link.socket(), index as u64, READ | WRITE) {
-            self.free.push(index);
-            return self.tally.error(format!("waiting: {error}"));
+        match self.open(index, request) {
+            Ok(way) => {
+                self.calls[index] =
+                    Some(Call { way, request, written: 0, due, answer: Some(Answer::new()), armed: true });
+            }
+            Err(error) => {
+                self.free.push(index);
+                self.tally.error(format!("connecting: {error}"));
+            }
         }
-        self.calls[index] = Some(call);
+    }
+
+    fn open(&mut self, index: usize, request: usize) -> io::Result<Way> {
+        if let Some(connections) = &mut self.http2 {
+            return Ok(Way::Stream(connections.start(&self.poll, index as u64, &self.requests[request])?));
+        }
+        let link = Link::new(self.options.port, self.tls.as_ref())?;
+        self.poll.add(link.socket(), index as u64, READ | WRITE)?;
+        Ok(Way::Link(link))
     }
 
     /// Writes on a connection that has just been given a request.
@@ -256,14 +285,16 @@ impl Load {
             return self.fail(index, &error);
         }
         loop {
-            let Some(call) = &mut self.calls[index] else { return };
-            let read = ready(call.link.read(room));
+            let Some(Call { way: Way::Link(link), .. }) = &mut self.calls[index] else { return };
+            let read = ready(link.read(room));
             // One clock read for each read: what it brought has come by now.
             let arrived = now();
             match read {
                 Ok(None) => break,
                 Ok(Some(0)) => return self.fail(index, &io::ErrorKind::UnexpectedEof.into()),
-                Ok(Some(length)) => match self.take(index, &room[..length], arrived) {
+                Ok(Some(length)) => match self
+                    .take(index, arrived, |answer, expected, stamps| answer.take(&room[..length], expected, stamps))
+                {
                     Ok(false) => {}
                     Ok(true) if ended => return self.idle.push(index),
                     Ok(true) => {
@@ -281,7 +312,8 @@ impl Load {
                 Err(error) => return self.fail(index, &error),
             }
             // A session may hold more than the socket shows.
-            if !self.calls[index].as_ref().is_some_and(|call| call.link.is_tls()) {
+            let Some(Call { way: Way::Link(link), .. }) = &self.calls[index] else { return };
+            if !link.is_tls() {
                 break;
             }
         }
@@ -291,13 +323,62 @@ impl Load {
         }
     }
 
-    /// Takes what a read brought; true when the answer has ended.
-    fn take(&mut self, index: usize, bytes: &[u8], arrived: u64) -> Result<bool, String> {
+    /// Takes what came on streams of HTTP/2, until none of them has news.
+    fn take_news(&mut self, ended: bool) {
+        let mut numbers = Vec::new();
+        while let Some(connections) = &self.http2 {
+            connections.news.take(&mut numbers);
+            if numbers.is_empty() {
+                return;
+            }
+            let arrived = now();
+            for number in &numbers {
+                self.serve_stream(*number as usize, arrived, ended);
+            }
+        }
+    }
+
+    fn serve_stream(&mut self, index: usize, arrived: u64, ended: bool) {
+        let Some(connections) = &mut self.http2 else { return };
+        let Some(Call { way: Way::Stream(stream), .. }) = &mut self.calls[index] else { return };
+        let mut bytes = Vec::new();
+        let came = match connections.take(stream, &mut bytes) {
+            Ok(came) => came,
+            Err(error) => return self.fail(index, &error),
+        };
+        let taken = self.take(index, arrived, |answer, expected, stamps| {
+            if let Some((status, check)) = came.head {
+                answer.take_head(status, check)?;
+            }
+            answer.take_frames(&bytes, came.ended, expected, stamps)
+        });
+        match taken {
+            Ok(false) => {}
+            Ok(true) => {
+                self.close(index);
+                if !ended && self.options.mode == Mode::Closed && self.has_more() {
+                    self.issue(arrived);
+                }
+            }
+            Err(what) => {
+                self.tally.inexact(what);
+                self.close(index);
+            }
+        }
+    }
+
+    /// Takes what a read brought, as `read` does; true when the answer has ended.
+    fn take(
+        &mut self,
+        index: usize,
+        arrived: u64,
+        read: impl FnOnce(&mut Answer, &Expected, &mut Vec<u64>) -> Result<bool, String>,
+    ) -> Result<bool, String> {
         let Some(call) = &mut self.calls[index] else { return Ok(false) };
         let Some(answer) = &mut call.answer else { return Err("bytes that nobody asked for".into()) };
         self.stamps.clear();
         let began = answer.tokens(&self.expected) > 0;
-        let end = answer.take(bytes, &self.expected, &mut self.stamps)?;
+        let end = read(answer, &self.expected, &mut self.stamps)?;
         let due_in_window = self.counting && call.due >= self.window.start;
         if !began && !self.stamps.is_empty() {
             self.begun += 1;
@@ -340,7 +421,11 @@ impl Load {
     }
 
     fn close(&mut self, index: usize) {
-        self.calls[index] = None;
+        if let (Some(Call { way: Way::Stream(stream), .. }), Some(connections)) =
+            (self.calls[index].take(), &mut self.http2)
+        {
+            connections.ended(&stream);
+        }
         self.free.push(index);
     }
 
@@ -368,8 +453,9 @@ impl Load {
 
 impl Call {
     fn write(&mut self, request: &Request) -> io::Result<()> {
+        let Way::Link(link) = &mut self.way else { return Ok(()) };
         while self.written < request.bytes.len() {
-            match ready(self.link.write(&request.bytes[self.written..])) {
+            match ready(link.write(&request.bytes[self.written..])) {
                 Ok(Some(written)) => self.written += written,
                 Ok(None) => break,
                 // Not connected yet.
@@ -377,8 +463,8 @@ impl Call {
                 Err(error) => return Err(error),
             }
         }
-        if self.link.is_tls() {
-            ready(self.link.flush())?;
+        if link.is_tls() {
+            ready(link.flush())?;
         }
         Ok(())
     }
@@ -390,12 +476,13 @@ impl Call {
     }
 
     fn arm(&mut self, poll: &Poll, index: usize, request: &Request) -> io::Result<()> {
-        let want = self.link.wants_write(self.written < request.bytes.len());
+        let Way::Link(link) = &self.way else { return Ok(()) };
+        let want = link.wants_write(self.written < request.bytes.len());
         if want == self.armed {
             return Ok(());
         }
         self.armed = want;
-        poll.change(self.link.socket(), index as u64, if want { READ | WRITE } else { READ })
+        poll.change(link.socket(), index as u64, if want { READ | WRITE } else { READ })
     }
 }
 

@@ -8,6 +8,9 @@
 )]
 
 mod answer;
+mod http2;
+mod http2_load;
+mod http2_provider;
 mod link;
 mod load;
 mod provider;

@@ -12,6 +12,7 @@ use std::{
 use crc32fast::Hasher;
 
 use super::{
+    http2_provider::Http2,
     system::{Poll, READ, WRITE, listen, now, ready},
     wire::{DONE, FINISH, PLAY, Play, REQUEST_CHECK, ROLE, STAMP, Token, check, header, plain, usage},
 };
@@ -26,7 +27,7 @@ pub(crate) fn run(port: u16) -> io::Result<()> {
         connections: Vec::new(),
         free: Vec::new(),
         due: BinaryHeap::new(),
-        frames: BTreeMap::new(),
+        frames: Frames::default(),
         began: 0,
     };
     provider.poll.add(&provider.listener, LISTENER, READ)?;
@@ -49,12 +50,17 @@ pub(crate) fn run(port: u16) -> io::Result<()> {
 struct Provider {
     listener: TcpListener,
     poll: Poll,
-    connections: Vec<Option<Connection>>,
+    connections: Vec<Option<Peer>>,
     free: Vec<usize>,
-    /// When, which connection, and its number, for another may have taken its place.
+    /// When, which connection, and its number or its stream's, for another may have taken its place.
     due: BinaryHeap<Reverse<(u64, usize, u64)>>,
-    frames: BTreeMap<u64, Frame>,
+    frames: Frames,
     began: u64,
+}
+
+enum Peer {
+    Http1(Connection),
+    Http2(Http2),
 }
 
 struct Connection {
@@ -69,26 +75,72 @@ struct Connection {
 }
 
 /// A request of which so much is still to come.
-struct Body {
-    play: Play,
+pub(crate) struct Body {
+    pub(crate) play: Play,
     length: u64,
     left: u64,
     crc: Hasher,
 }
 
-struct Stream {
-    play: Play,
+impl Body {
+    pub(crate) fn new(play: Play, length: u64) -> Self {
+        Self { play, length, left: length, crc: Hasher::new() }
+    }
+
+    /// Takes more of it; true when it is whole.
+    pub(crate) fn take(&mut self, bytes: &[u8]) -> io::Result<bool> {
+        self.crc.update(bytes);
+        // More than was announced is a second request behind the first, which no proxy here sends.
+        self.left = self.left.checked_sub(bytes.len() as u64).ok_or(io::ErrorKind::InvalidData)?;
+        Ok(self.left == 0)
+    }
+
+    /// What came, for the answer's head.
+    pub(crate) fn check(&self) -> String {
+        check(self.length, self.crc.clone().finalize())
+    }
+}
+
+/// A streamed answer: what is due next, and when.
+pub(crate) struct Stream {
+    pub(crate) play: Play,
     start: u64,
-    next: u64,
-    crc: Hasher,
-    request: String,
+    pub(crate) next: u64,
+    pub(crate) crc: Hasher,
+    pub(crate) request: String,
+}
+
+impl Stream {
+    pub(crate) fn new(play: Play, request: String) -> Self {
+        Self { play, start: now() + play.first_us * 1000, next: 0, crc: Hasher::new(), request }
+    }
+
+    pub(crate) fn due(&self) -> u64 {
+        self.start + self.next * self.play.gap_us * 1000
+    }
+
+    /// The last events.
+    pub(crate) fn last(&mut self) -> [String; 3] {
+        self.crc.update(FINISH.as_bytes());
+        [FINISH.to_owned(), usage(self.play.tokens, self.crc.clone().finalize()), DONE.to_owned()]
+    }
 }
 
 /// A token's event in its chunk, ready to be stamped and sent.
-struct Frame {
+pub(crate) struct Frame {
     bytes: Vec<u8>,
     event: std::ops::Range<usize>,
     stamp: usize,
+}
+
+/// One for each length that was asked for.
+#[derive(Default)]
+pub(crate) struct Frames(BTreeMap<u64, Frame>);
+
+impl Frames {
+    pub(crate) fn of(&mut self, event_bytes: u64) -> &mut Frame {
+        self.0.entry(event_bytes).or_insert_with(|| Frame::new(event_bytes))
+    }
 }
 
 impl Frame {
@@ -104,6 +156,12 @@ impl Frame {
         let event = begin..bytes.len();
         bytes.extend_from_slice(b"\r\n");
         Self { bytes, event, stamp }
+    }
+
+    /// The event alone, as `stamped`.
+    pub(crate) fn stamped_event(&mut self, time: u64, crc: &mut Hasher) -> &[u8] {
+        let event = self.event.clone();
+        &self.stamped(time, crc)[event]
     }
 
     fn stamped(&mut self, time: u64, crc: &mut Hasher) -> &[u8] {
@@ -128,7 +186,7 @@ impl Provider {
             });
             self.poll.add(&socket, index as u64, READ)?;
             self.began += 1;
-            self.connections[index] = Some(Connection {
+            self.connections[index] = Some(Peer::Http1(Connection {
                 number: self.began,
                 socket,
                 head: Vec::new(),
@@ -136,19 +194,39 @@ impl Provider {
                 stream: None,
                 unsent: VecDeque::new(),
                 armed: false,
-            });
+            }));
         }
         Ok(())
     }
 
     fn serve(&mut self, index: usize, room: &mut [u8]) {
-        let Some(connection) = &mut self.connections[index] else { return };
-        let served = connection.serve(room).and_then(|asked| {
+        let Some(mut peer) = self.connections[index].take() else { return };
+        if let Peer::Http1(connection) = &peer
+            && connection.begins_http2()
+        {
+            peer = match Http2::new(&connection.socket) {
+                Ok(connection) => Peer::Http2(connection),
+                Err(_) => return self.free.push(index),
+            };
+        }
+        let served = match &mut peer {
+            Peer::Http1(connection) => self.serve_http1(connection, index, room),
+            Peer::Http2(connection) => {
+                let due = &mut self.due;
+                connection.serve(&mut self.began, |at, number| due.push(Reverse((at, index, number))))
+            }
+        };
+        self.connections[index] = Some(peer);
+        self.keep(index, served.is_ok());
+    }
+
+    fn serve_http1(&mut self, connection: &mut Connection, index: usize, room: &mut [u8]) -> io::Result<()> {
+        connection.serve(room).and_then(|asked| {
             let Some((play, request)) = asked else { return Ok(()) };
             if play.stream {
-                let start = now() + play.first_us * 1000;
-                connection.stream = Some(Stream { play, start, next: 0, crc: Hasher::new(), request });
-                self.due.push(Reverse((start, index, connection.number)));
+                let stream = Stream::new(play, request);
+                self.due.push(Reverse((stream.due(), index, connection.number)));
+                connection.stream = Some(stream);
                 return Ok(());
             }
             let body = plain(play.tokens);
@@ -157,42 +235,48 @@ impl Provider {
                 "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n{REQUEST_CHECK}: {request}\r\ncontent-length: {length}\r\n\r\n{body}"
             );
             connection.send(answer.as_bytes())
-        });
-        self.keep(index, served.is_ok());
+        })
     }
 
     fn send_due(&mut self) {
-        loop {
-            let Some(Reverse((due, index, number))) = self.due.peek().copied() else { return };
-            if due > now() {
-                return;
-            }
+        // Connections of HTTP/2 on which something was queued: frames that are due together leave together.
+        let mut queued = Vec::new();
+        while let Some(Reverse((due, index, number))) = self.due.peek().copied()
+            && due <= now()
+        {
             self.due.pop();
-            let Some(connection) = self.connections[index].as_mut().filter(|one| one.number == number) else {
-                continue;
+            let sent = match &mut self.connections[index] {
+                Some(Peer::Http1(connection)) if connection.number == number => {
+                    let Some(stream) = &connection.stream else { continue };
+                    let sent = connection.send_next(self.frames.of(stream.play.event_bytes));
+                    sent.map(|()| connection.stream.as_ref().map(Stream::due))
+                }
+                Some(Peer::Http2(connection)) => {
+                    if !queued.contains(&index) {
+                        queued.push(index);
+                    }
+                    Ok(connection.send_next(number, &mut self.frames))
+                }
+                _ => continue,
             };
-            let Some(stream) = &connection.stream else { continue };
-            let event_bytes = stream.play.event_bytes;
-            let frame = self.frames.entry(event_bytes).or_insert_with(|| Frame::new(event_bytes));
-            let sent = connection.send_next(frame);
-            if let (Ok(()), Some(stream)) = (&sent, &connection.stream) {
-                self.due.push(Reverse((stream.start + stream.next * stream.play.gap_us * 1000, index, number)));
+            if let Ok(Some(next)) = sent {
+                self.due.push(Reverse((next, index, number)));
             }
             self.keep(index, sent.is_ok());
+        }
+        for index in queued {
+            self.serve(index, &mut []);
         }
     }
 
     /// Asks for what the connection waits for; one that has failed or ended is let go of.
     fn keep(&mut self, index: usize, alive: bool) {
-        let Some(connection) = &mut self.connections[index] else { return };
-        let want = !connection.unsent.is_empty();
-        let mut alive = alive;
-        if alive && want != connection.armed {
-            connection.armed = want;
-            let interest = if want { READ | WRITE } else { READ };
-            alive = self.poll.change(&connection.socket, index as u64, interest).is_ok();
-        }
-        if !alive {
+        let armed = match &mut self.connections[index] {
+            Some(Peer::Http1(connection)) => connection.arm(&self.poll, index as u64),
+            Some(Peer::Http2(connection)) => connection.waits.arm(&self.poll, index as u64),
+            None => return,
+        };
+        if !alive || armed.is_err() {
             self.connections[index] = None;
             self.free.push(index);
         }
@@ -200,6 +284,22 @@ impl Provider {
 }
 
 impl Connection {
+    /// Whether the first bytes are those of HTTP/2 with prior knowledge.
+    fn begins_http2(&self) -> bool {
+        let mut first = [0; 3];
+        let is_new = self.request.is_none() && self.stream.is_none() && self.head.is_empty();
+        is_new && self.socket.peek(&mut first).is_ok_and(|_| first == *b"PRI")
+    }
+
+    fn arm(&mut self, poll: &Poll, token: u64) -> io::Result<()> {
+        let want = !self.unsent.is_empty();
+        if want == self.armed {
+            return Ok(());
+        }
+        self.armed = want;
+        poll.change(&self.socket, token, if want { READ | WRITE } else { READ })
+    }
+
     /// Reads and writes once; gives a request that has come whole, with what came of its body.
     fn serve(&mut self, room: &mut [u8]) -> io::Result<Option<(Play, String)>> {
         self.flush()?;
@@ -223,17 +323,14 @@ impl Connection {
             let play = header(text, PLAY).and_then(Play::parse).ok_or(io::ErrorKind::InvalidData)?;
             let length = header(text, "content-length").and_then(|length| length.parse().ok());
             let length = length.ok_or(io::ErrorKind::InvalidData)?;
-            self.request = Some(Body { play, length, left: length, crc: Hasher::new() });
+            self.request = Some(Body::new(play, length));
             rest = &head[end + 4..];
         }
         let Some(body) = &mut self.request else { return Ok(None) };
-        body.crc.update(rest);
-        // More than was announced is a second request behind the first, which no proxy here sends.
-        body.left = body.left.checked_sub(rest.len() as u64).ok_or(io::ErrorKind::InvalidData)?;
-        if body.left > 0 {
+        if !body.take(rest)? {
             return Ok(None);
         }
-        Ok(self.request.take().map(|body| (body.play, check(body.length, body.crc.finalize()))))
+        Ok(self.request.take().map(|body| (body.play, body.check())))
     }
 
     /// Sends what is due next of the stream.
@@ -257,11 +354,8 @@ impl Connection {
             let bytes = frame.stamped(now(), &mut stream.crc);
             return send(&self.socket, &mut self.unsent, bytes);
         }
-        stream.crc.update(FINISH.as_bytes());
         let mut last = String::new();
-        push_chunk(&mut last, FINISH);
-        push_chunk(&mut last, &usage(stream.play.tokens, stream.crc.clone().finalize()));
-        push_chunk(&mut last, DONE);
+        stream.last().iter().for_each(|event| push_chunk(&mut last, event));
         last.push_str("0\r\n\r\n");
         self.stream = None;
         self.send(last.as_bytes())

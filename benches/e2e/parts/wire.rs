@@ -2,6 +2,8 @@
 
 use std::fmt::Write as _;
 
+use bytes::Bytes;
+
 /// Before the stamp of a token, as a provider's chunk of some 200 bytes; and where short ones are asked for.
 const LONG: &str = "data: {\"id\":\"chatcmpl-B9MHDbslfkBeAs8l4bebGdFOJ6PeG\",\"object\":\"chat.completion.chunk\",\"created\":1741570283,\"model\":\"gauge-1-2025-08-07\",\"choices\":[{\"index\":0,\"delta\":{\"content\":\"";
 const LONG_END: &str = "\"},\"logprobs\":null,\"finish_reason\":null}]}\n\n";
@@ -89,14 +91,18 @@ pub(crate) fn plain(tokens: u64) -> String {
     )
 }
 
-/// A whole request, and what the provider will say of its body if it came whole.
+/// A whole request, as it goes over HTTP/1.1 and in its parts, and what the provider will say of its body if it came whole.
 pub(crate) struct Request {
     pub(crate) bytes: Vec<u8>,
+    pub(crate) path: String,
+    pub(crate) play: String,
+    pub(crate) body: Bytes,
     pub(crate) check: String,
 }
 
 impl Request {
-    pub(crate) fn new(play: Play, port: u16, model: u64, body_bytes: usize) -> Self {
+    /// `route`: the first part of the path, by which a proxy chooses among providers.
+    pub(crate) fn new(play: Play, port: u16, route: Option<u64>, model: u64, body_bytes: usize) -> Self {
         let stream = if play.stream { ",\"stream\":true,\"stream_options\":{\"include_usage\":true}" } else { "" };
         let start = format!("{{\"model\":\"sim-{model}\"{stream},\"messages\":[{{\"role\":\"user\",\"content\":\"");
         let end = "\"}]}";
@@ -104,13 +110,15 @@ impl Request {
         let mut body = start;
         body.extend("how far does the water come at night ".chars().cycle().take(padding));
         body.push_str(end);
-        let mut bytes = format!("POST /v1/chat/completions HTTP/1.1\r\nhost: 127.0.0.1:{port}\r\n");
+        let path = route.map_or_else(String::new, |route| format!("/up-{route}")) + "/v1/chat/completions";
+        let play = play.header();
+        let mut bytes = format!("POST {path} HTTP/1.1\r\nhost: 127.0.0.1:{port}\r\n");
         let _ = write!(bytes, "user-agent: e2e/1\r\naccept: application/json\r\nauthorization: Bearer none\r\n");
-        let _ = write!(bytes, "{PLAY}: {}\r\ncontent-type: application/json\r\n", play.header());
+        let _ = write!(bytes, "{PLAY}: {play}\r\ncontent-type: application/json\r\n");
         let _ = write!(bytes, "content-length: {}\r\n\r\n", body.len());
         let check = check(body.len() as u64, crc32fast::hash(body.as_bytes()));
         bytes.push_str(&body);
-        Self { bytes: bytes.into_bytes(), check }
+        Self { bytes: bytes.into_bytes(), path, play, body: body.into(), check }
     }
 }
 
