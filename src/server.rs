@@ -17,7 +17,7 @@ use crate::{
         Upgraded,
         server::{self as http1, Ended},
     },
-    net::{BoxIo, MeteredIo, Socket, StampWrites, TracedIo},
+    net::{self, BoxIo, MeteredIo, Socket, StampWrites, TracedIo},
     proxy::Gateway,
     tap::{Downstream, Shared},
 };
@@ -149,8 +149,8 @@ fn http2(limits: &Limits) -> http2::Builder<TokioExecutor> {
         .timer(TokioTimer::new())
         .auto_date_header(false)
         .max_header_list_size(u32::try_from(limits.max_head_bytes).unwrap_or(u32::MAX))
-        .initial_stream_window_size(1 << 20)
-        .initial_connection_window_size(1 << 23)
+        .initial_stream_window_size(net::STREAM_WINDOW)
+        .initial_connection_window_size(net::CONNECTION_WINDOW)
         // A client that died without a word must not hold its upstream streams for a quarter of an hour.
         .keep_alive_interval(Duration::from_secs(30))
         .keep_alive_timeout(Duration::from_secs(20));

@@ -21,7 +21,7 @@ use crate::{
     config::{HttpVersion, Upstream},
     error::{Error, Stage},
     http1::client::Connection,
-    net::{BoxIo, ConnStats, MeteredIo, Socket, StampWrites, TracedIo, stamp_arrivals, tls, tls::ClientTls},
+    net::{self, BoxIo, ConnStats, MeteredIo, Socket, StampWrites, TracedIo, stamp_arrivals, tls, tls::ClientTls},
     timeline::Interval,
 };
 
@@ -244,8 +244,8 @@ impl Connector {
             // A silent death must not hold new exchanges for the kernel's quarter of an hour.
             .keep_alive_interval(std::time::Duration::from_secs(20))
             .keep_alive_timeout(std::time::Duration::from_secs(10))
-            .initial_stream_window_size(1 << 20)
-            .initial_connection_window_size(1 << 24)
+            .initial_stream_window_size(net::STREAM_WINDOW)
+            .initial_connection_window_size(net::CONNECTION_WINDOW)
             // The library's 16 KiB resets answers whose cookies and policies HTTP/1.1 lets through.
             .max_header_list_size(256 * 1024)
             .handshake(io)

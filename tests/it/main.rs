@@ -25,6 +25,7 @@ mod pool;
 mod recognising;
 mod reported;
 mod scrapes;
+mod sharing;
 mod shutdown;
 mod stages;
 mod support;
