@@ -29,10 +29,11 @@ impl std::error::Error for TlsError {
     }
 }
 
-/// What a TLS listener needs: offers HTTP/2 and HTTP/1.1.
+/// What a TLS listener needs: offers HTTP/2 and HTTP/1.1. Clients that come back resume their session by a ticket, however
+/// many others came meanwhile; tickets are good for this process only.
 ///
 /// # Errors
-/// If a file can't be read or certificate and key don't fit.
+/// If a file can't be read, certificate and key don't fit, or the system gives no random numbers.
 pub fn server(pair: &KeyPair) -> Result<Arc<ServerConfig>, TlsError> {
     let (chain, key) = load(pair)?;
     let mut config = ServerConfig::builder_with_provider(provider())
@@ -40,10 +41,12 @@ pub fn server(pair: &KeyPair) -> Result<Arc<ServerConfig>, TlsError> {
         .and_then(|builder| builder.with_no_client_auth().with_single_cert(chain, key))
         .map_err(|error| at(&pair.certificate, "certificate and key", error))?;
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    config.ticketer =
+        ring::Ticketer::new().map_err(|error| TlsError { what: "session tickets".into(), source: error.into() })?;
     Ok(Arc::new(config))
 }
 
-/// What connections to one upstream need.
+/// What connections to one upstream need. Both share the sessions that connections resume.
 #[derive(Clone, Debug)]
 pub struct ClientTls {
     /// Offers what the upstream's configuration allows.

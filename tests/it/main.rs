@@ -24,6 +24,7 @@ mod outcomes;
 mod pool;
 mod recognising;
 mod reported;
+mod resuming;
 mod scrapes;
 mod sharing;
 mod shutdown;

@@ -48,6 +48,15 @@ impl Certificate {
 
     /// TLS towards a server with this certificate, asking for this protocol.
     pub async fn connect(&self, io: BoxIo, protocol: &str) -> BoxIo {
+        let name = ServerName::try_from("localhost").expect("a name");
+        let connector = TlsConnector::from(self.client(protocol));
+        let stream = connector.connect(name, io).await.expect("a TLS handshake");
+        assert_eq!(stream.get_ref().1.alpn_protocol(), Some(protocol.as_bytes()));
+        Box::new(stream)
+    }
+
+    /// What a client of such a server needs; connections of one such resume each other's sessions.
+    pub fn client(&self, protocol: &str) -> Arc<ClientConfig> {
         let mut roots = RootCertStore::empty();
         let certificate = CertificateDer::from_pem_file(&self.pair.certificate).expect("a readable certificate");
         roots.add(certificate).expect("a usable certificate");
@@ -58,10 +67,7 @@ impl Certificate {
             .with_root_certificates(roots)
             .with_no_client_auth();
         config.alpn_protocols = vec![protocol.as_bytes().to_vec()];
-        let name = ServerName::try_from("localhost").expect("a name");
-        let stream = TlsConnector::from(Arc::new(config)).connect(name, io).await.expect("a TLS handshake");
-        assert_eq!(stream.get_ref().1.alpn_protocol(), Some(protocol.as_bytes()));
-        Box::new(stream)
+        Arc::new(config)
     }
 }
 
@@ -93,6 +99,11 @@ pub async fn accept_tls(peer: Peer) -> Peer {
 /// The same, HTTP/2 agreed on.
 pub async fn accept_tls_http2(peer: Peer) -> Peer {
     accept_as(peer, "h2").await
+}
+
+/// What that upstream needs, the same for all of its connections.
+pub fn upstream_server() -> Arc<ServerConfig> {
+    UPSTREAM.server(&["http/1.1"])
 }
 
 async fn accept_as(peer: Peer, protocol: &str) -> Peer {
