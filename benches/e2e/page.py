@@ -10,11 +10,18 @@ from table import added, chosen, middle, number, report
 PAGE = ROOT / "docs" / "performance.md"
 
 
-def table(rows, facts):
-    said = [
+def taken(facts):
+    """With what the figures were taken."""
+    return (
         f"{facts['date']}, commit {facts['commit']}: {facts['machine']}; {facts['system']}; {facts['compiler']}. "
         + "; ".join(f"{name}: {version}" for name, version in facts["versions"].items())
-        + f". Each with {facts['workers']} workers.",
+        + f". Each with {facts['workers']} workers."
+    )
+
+
+def table(rows, facts):
+    said = [
+        taken(facts),
         "",
         report(rows),
         "",
@@ -28,9 +35,9 @@ def table(rows, facts):
     return "\n".join(said)
 
 
-def curves(rows, write):
+def curves(rows, facts, write):
     """A table of the places of each curve, and its drawing."""
-    said = []
+    said = [taken(facts), ""]
     for name, curve in CURVES.items():
         mine = [row for row in rows if row["scenario"] == name]
         if not mine:

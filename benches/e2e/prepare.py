@@ -53,11 +53,16 @@ def programs(asked):
         gauges[name or "streamgauge"] = Path(file).resolve()
     # One after the other: together, the program would be built with the features of the tests' parts.
     gauges = gauges or {"streamgauge": build("--bin", "streamgauge")}
-    return gauges, Path(asked.parts).resolve() if asked.parts else build("--example", "e2e")
+    return gauges, Path(asked.parts).resolve() if asked.parts else build_parts(asked)
 
 
-def build(*what):
-    words = ["cargo", "build", "--release", "--locked", *what, "--message-format=json-render-diagnostics"]
+def build_parts(asked):
+    """Where times are not looked at, as the tests are built: what they need has been compiled for them already."""
+    return build("--example", "e2e", profile="release-checks" if asked.check else "release")
+
+
+def build(*what, profile="release"):
+    words = ["cargo", "build", "--profile", profile, "--locked", *what, "--message-format=json-render-diagnostics"]
     print(" ".join(words[:-1]), file=sys.stderr)
     built = subprocess.run(words, cwd=ROOT, stdout=subprocess.PIPE, timeout=BUILD_SECONDS, stdin=subprocess.DEVNULL)
     if built.returncode != 0:

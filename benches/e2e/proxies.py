@@ -85,7 +85,11 @@ name = "{upstream}"
 url = "http://127.0.0.1:{provider}"
 http = "{http}"
 """
-# By the first part of the path: many providers, for many series.
+# By the first part of the path: many providers, for more series than there may be by default.
+MANY_SERIES = """
+[metrics]
+max_series = 48000
+"""
 ROUTED = """
 [[routes]]
 path_prefix = "/{upstream}"
@@ -126,7 +130,9 @@ class Proxy:
 def gauge_config(routes):
     """One provider for every path, or as many as there are routes."""
     names = [f"up-{route}" for route in range(routes)]
-    return "".join((GAUGE + ROUTED).replace("{upstream}", name) for name in names) or GAUGE.replace("{upstream}", "sim")
+    if not names:
+        return GAUGE.replace("{upstream}", "sim")
+    return MANY_SERIES + "".join((GAUGE + ROUTED).replace("{upstream}", name) for name in names)
 
 
 def nginx_user():

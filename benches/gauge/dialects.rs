@@ -2,10 +2,10 @@
 //! comes over a WebSocket), and whether long bodies are linear.
 //!
 //! ```text
-//! cargo bench -- dialects                    the table
-//! cargo bench -- dialects names              the dialects in it
-//! cargo bench -- dialects alike DIALECT N    N events and nothing else, for an instruction counter
-//! cargo bench -- dialects walked DIALECT N   the same of events that are walked in full
+//! gauge dialects                    the table
+//! gauge dialects names              the dialects in it
+//! gauge dialects alike DIALECT N    N events and nothing else, for an instruction counter
+//! gauge dialects walked DIALECT N   the same of events that are walked in full
 //! ```
 //!
 //! An event that differs from the one before in nothing but its text is known again (*alike*); any other one is walked

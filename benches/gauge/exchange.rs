@@ -2,10 +2,10 @@
 //! aimed, answered, read on its way down, booked in every family, and its record written.
 //!
 //! ```text
-//! cargo bench -- exchange             nanoseconds and allocations of each
-//! cargo bench -- exchange walk N      N exchanges and nothing else, for an instruction counter
-//! cargo bench -- exchange heads N     their heads alone, as HTTP would have made them: to subtract
-//! cargo bench -- exchange record N    N records of such an exchange
+//! gauge exchange             nanoseconds and allocations of each
+//! gauge exchange walk N      N exchanges and nothing else, for an instruction counter
+//! gauge exchange heads N     their heads alone, as HTTP would have made them: to subtract
+//! gauge exchange record N    N records of such an exchange
 //! ```
 
 use std::{hint::black_box, sync::Arc};

@@ -2,9 +2,9 @@
 //! hyper's read and hyper's write.
 //!
 //! ```text
-//! cargo bench -- hot_path                   nanoseconds and allocations per event
-//! cargo bench -- hot_path walk DIALECT N    N events and nothing else, for an instruction counter
-//! cargo bench -- hot_path sockets N         the same body without the tap: what it and the sockets' stamps cost
+//! gauge hot_path                   nanoseconds and allocations per event
+//! gauge hot_path walk DIALECT N    N events and nothing else, for an instruction counter
+//! gauge hot_path sockets N         the same body without the tap: what it and the sockets' stamps cost
 //! ```
 //!
 //! `benches/run` counts instructions with callgrind: the difference between two lengths of the same walk, so that

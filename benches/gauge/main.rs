@@ -1,7 +1,7 @@
 //! The benchmarks, one program with a command for each: linked as the program is shipped, which takes minutes, and so once.
 //!
 //! ```text
-//! cargo bench -- COMMAND …    hot_path, exchange, dialects, stamps, scrape, held_streams
+//! cargo run --release --example gauge -- COMMAND …    hot_path, exchange, dialects, stamps, scrape
 //! ```
 //!
 //! `benches/run` runs all of them and holds counts against their bounds.
@@ -10,23 +10,20 @@
 
 mod dialects;
 mod exchange;
-mod held_streams;
 mod hot_path;
 mod scrape;
 mod stamps;
 mod words;
 
 fn main() {
-    let arguments: Vec<String> = std::env::args().skip(1).filter(|argument| argument != "--bench").collect();
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
     match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["hot_path", ref more @ ..] => hot_path::run(more),
         ["exchange", ref more @ ..] => exchange::run(more),
         ["dialects", ref more @ ..] => dialects::run(more),
         ["stamps"] => stamps::run(),
         ["scrape"] => scrape::run(),
-        ["held_streams"] => held_streams::run(None),
-        ["held_streams", streams] => held_streams::run(Some(streams)),
-        _ => println!("cargo bench -- hot_path | exchange | dialects | stamps | scrape | held_streams [STREAMS]"),
+        _ => println!("cargo run --release --example gauge -- hot_path | exchange | dialects | stamps | scrape"),
     }
 }
 

@@ -2,7 +2,7 @@
 //! runs on the admin listener's own thread: no stream waits for it.
 //!
 //! ```text
-//! cargo bench -- scrape
+//! gauge scrape
 //! ```
 
 use std::{

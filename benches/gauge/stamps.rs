@@ -3,7 +3,7 @@
 //! calls recvmsg for recv.
 //!
 //! ```text
-//! cargo bench -- stamps
+//! gauge stamps
 //! ```
 //!
 //! *read* is one read of bytes that are there; *read and wake-up* is a chunk that is written, waited for and read, which is
