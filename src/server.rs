@@ -6,7 +6,7 @@ use std::{convert::Infallible, sync::Arc, time::Duration};
 use bytes::Bytes;
 use http_body_util::Either;
 use hyper::{server::conn::http2, service::service_fn};
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::rt::{TokioIo, TokioTimer};
 use rustls::ServerConfig;
 use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
@@ -17,7 +17,7 @@ use crate::{
         Upgraded,
         server::{self as http1, Ended},
     },
-    net::{self, BoxIo, MeteredIo, Socket, StampWrites, TracedIo},
+    net::{self, Begun, BoxIo, MeteredIo, Socket, StampWrites, Together, TracedIo},
     proxy::Gateway,
     tap::{Downstream, Shared},
 };
@@ -27,14 +27,12 @@ use crate::{
 pub struct Server {
     gateway: Arc<Gateway>,
     core: usize,
-    http2: http2::Builder<TokioExecutor>,
 }
 
 impl Server {
     /// A server in front of this gateway, on its first core.
     pub fn new(gateway: Arc<Gateway>) -> Self {
-        let http2 = http2(gateway.limits());
-        Self { gateway, core: 0, http2 }
+        Self { gateway, core: 0 }
     }
 
     /// The same on another core.
@@ -129,12 +127,14 @@ impl Server {
             let (gateway, downstream) = (Arc::clone(gateway), Arc::clone(&downstream));
             Box::pin(async move { Ok::<_, Infallible>(gateway.call(downstream, request.map(Either::Right)).await) })
         });
-        let mut connection = std::pin::pin!(self.http2.serve_connection(TokioIo::new(io), service));
+        let begun = Begun::default();
+        let connection = http2(gateway.limits(), begun.clone()).serve_connection(TokioIo::new(io), service);
+        let mut together = Together::new(connection, begun);
         let ended = tokio::select! {
-            ended = connection.as_mut() => ended,
+            ended = &mut together => ended,
             () = asked_to(&mut stop) => {
-                connection.as_mut().graceful_shutdown();
-                connection.await
+                together.connection().graceful_shutdown();
+                together.await
             }
         };
         if let Err(error) = ended {
@@ -143,8 +143,8 @@ impl Server {
     }
 }
 
-fn http2(limits: &Limits) -> http2::Builder<TokioExecutor> {
-    let mut http2 = http2::Builder::new(TokioExecutor::new());
+fn http2(limits: &Limits, begun: Begun) -> http2::Builder<Begun> {
+    let mut http2 = http2::Builder::new(begun);
     http2
         .timer(TokioTimer::new())
         .auto_date_header(false)

@@ -8,6 +8,7 @@ mod pending;
 pub mod reads;
 pub mod socket;
 pub mod tls;
+pub mod together;
 mod told;
 
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
@@ -17,6 +18,7 @@ pub use self::{
     pending::STALL,
     reads::TracedIo,
     socket::{Socket, stamp_arrivals},
+    together::{Begun, Together},
 };
 
 /// How much of one HTTP/2 stream may lie here unread.

@@ -10,7 +10,7 @@ use std::{
 
 use http_body::Body;
 use hyper::client::conn::http2;
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::rt::{TokioIo, TokioTimer};
 use rustls_pki_types::ServerName;
 use tokio::net::TcpSocket;
 use tokio_rustls::TlsConnector;
@@ -21,7 +21,10 @@ use crate::{
     config::{HttpVersion, Upstream},
     error::{Error, Stage},
     http1::client::Connection,
-    net::{self, BoxIo, ConnStats, MeteredIo, Socket, StampWrites, TracedIo, stamp_arrivals, tls, tls::ClientTls},
+    net::{
+        self, Begun, BoxIo, ConnStats, MeteredIo, Socket, StampWrites, Together, TracedIo, stamp_arrivals, tls,
+        tls::ClientTls,
+    },
     timeline::Interval,
 };
 
@@ -239,7 +242,8 @@ impl Connector {
         B::Data: Send,
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
-        let (sender, connection) = http2::Builder::new(TokioExecutor::new())
+        let begun = Begun::default();
+        let (sender, connection) = http2::Builder::new(begun.clone())
             .timer(TokioTimer::new())
             // A silent death must not hold new exchanges for the kernel's quarter of an hour.
             .keep_alive_interval(std::time::Duration::from_secs(20))
@@ -252,7 +256,7 @@ impl Connector {
             .await
             .map_err(|error| Error::upstream(Stage::Http, error))?;
         // Ends by itself when its senders and the bodies it feeds are gone; what it has to say reaches them first.
-        tokio::spawn(connection);
+        tokio::spawn(Together::new(connection, begun));
         Ok(Sender::Http2(sender))
     }
 

@@ -1,0 +1,163 @@
+//! [`Together`]: an HTTP/2 connection and all of its streams in one task. What one read brings for many streams wakes that
+//! task once, and what they all have to say leaves in one write; with a task for each stream, as the library would have
+//! it, each wakes the connection's by itself, from whichever thread it runs on.
+
+use std::{
+    fmt,
+    panic::AssertUnwindSafe,
+    pin::Pin,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering::SeqCst},
+    },
+    task::{Context, Poll, Wake, Waker},
+};
+
+use futures_util::{FutureExt as _, StreamExt as _, stream::FuturesUnordered, task::AtomicWaker};
+use hyper::rt::Executor;
+
+type Work = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// What a connection is given as its executor: keeps what it is to run until [`Together`] takes it.
+#[derive(Clone, Default)]
+pub struct Begun(Arc<Mutex<Vec<Work>>>);
+
+impl fmt::Debug for Begun {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Begun").finish_non_exhaustive()
+    }
+}
+
+impl<F: Future<Output = ()> + Send + 'static> Executor<F> for Begun {
+    fn execute(&self, work: F) {
+        // As in a task of its own, a panic ends one stream and no other.
+        let work = AssertUnwindSafe(work).catch_unwind().map(|_| ());
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(Box::pin(work));
+    }
+}
+
+/// Wakes the task, but while it runs and will look by itself: a stream that sends wakes its connection, and a task that wakes
+/// itself is taken for one that has much to do, and given to another thread.
+#[derive(Default)]
+struct Task {
+    waker: AtomicWaker,
+    runs: AtomicBool,
+}
+
+/// One of the task's two parts was woken.
+struct Part {
+    task: Arc<Task>,
+    woken: AtomicBool,
+}
+
+impl Part {
+    fn of(task: &Arc<Task>) -> (Arc<Self>, Waker) {
+        let part = Arc::new(Self { task: Arc::clone(task), woken: AtomicBool::new(false) });
+        (Arc::clone(&part), Waker::from(part))
+    }
+}
+
+impl Wake for Part {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        self.woken.store(true, SeqCst);
+        if !self.task.runs.load(SeqCst) {
+            self.task.waker.wake();
+        }
+    }
+}
+
+/// How often its parts may wake each other before others have their turn.
+const ROUNDS: u32 = 16;
+
+/// A connection `C` and what it has begun. Ends, with what the connection ended with, once all of it has.
+pub struct Together<C: Future> {
+    /// Dropped first, so that streams that end by it still find their connection.
+    running: FuturesUnordered<Work>,
+    begun: Begun,
+    connection: Pin<Box<C>>,
+    ended: Option<C::Output>,
+    task: Arc<Task>,
+    of_streams: (Arc<Part>, Waker),
+    of_connection: (Arc<Part>, Waker),
+}
+
+impl<C: Future> fmt::Debug for Together<C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Together").field("running", &self.running.len()).finish_non_exhaustive()
+    }
+}
+
+impl<C: Future> Together<C> {
+    /// A connection that was given `begun` as its executor.
+    pub fn new(connection: C, begun: Begun) -> Self {
+        let task = Arc::<Task>::default();
+        Self {
+            running: FuturesUnordered::new(),
+            begun,
+            connection: Box::pin(connection),
+            ended: None,
+            of_streams: Part::of(&task),
+            of_connection: Part::of(&task),
+            task,
+        }
+    }
+
+    /// The connection itself.
+    pub fn connection(&mut self) -> Pin<&mut C> {
+        self.connection.as_mut()
+    }
+
+    fn is_woken(&self) -> bool {
+        self.of_streams.0.woken.load(SeqCst) || self.of_connection.0.woken.load(SeqCst)
+    }
+
+    /// Polls the streams, and then the connection, which writes what they had to say. True if there is more to do.
+    fn round(&mut self) -> bool {
+        let cx = &mut Context::from_waker(&self.of_streams.1);
+        // The set pauses after two that woke themselves, as a stream does that gets room to send: once for each two, then.
+        for _ in 0..=self.running.len() / 2 {
+            self.of_streams.0.woken.store(false, SeqCst);
+            while let Poll::Ready(Some(())) = self.running.poll_next_unpin(cx) {}
+            if !self.of_streams.0.woken.load(SeqCst) {
+                break;
+            }
+        }
+        self.of_connection.0.woken.store(false, SeqCst);
+        let cx = &mut Context::from_waker(&self.of_connection.1);
+        if self.ended.is_none()
+            && let Poll::Ready(ended) = self.connection.as_mut().poll(cx)
+        {
+            self.ended = Some(ended);
+        }
+        let begun = std::mem::take(&mut *self.begun.0.lock().unwrap_or_else(PoisonError::into_inner));
+        let has_begun = !begun.is_empty();
+        self.running.extend(begun);
+        has_begun || self.is_woken()
+    }
+}
+
+impl<C: Future<Output: Unpin>> Future for Together<C> {
+    type Output = C::Output;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<C::Output> {
+        let this = &mut *self;
+        this.task.waker.register(cx.waker());
+        this.task.runs.store(true, SeqCst);
+        let has_more = (0..ROUNDS).all(|_| this.round());
+        this.task.runs.store(false, SeqCst);
+        if this.running.is_empty()
+            && let Some(ended) = this.ended.take()
+        {
+            return Poll::Ready(ended);
+        }
+        // Woken since the last look, too, when that told nobody.
+        if has_more || this.is_woken() {
+            cx.waker().wake_by_ref();
+        }
+        Poll::Pending
+    }
+}
