@@ -161,3 +161,101 @@ impl<C: Future<Output: Unpin>> Future for Together<C> {
         Poll::Pending
     }
 }
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+mod tests {
+    use std::sync::atomic::AtomicU32;
+
+    use tokio::sync::watch;
+
+    use super::*;
+
+    /// What streams say, and the connection that writes it: how much each time, until it is told to end.
+    #[derive(Default)]
+    struct Written {
+        said: AtomicU32,
+        writes: Mutex<Vec<u32>>,
+        waker: AtomicWaker,
+        ends: AtomicBool,
+    }
+
+    struct Connection(Arc<Written>);
+
+    impl Future for Connection {
+        type Output = &'static str;
+
+        fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<&'static str> {
+            self.0.waker.register(cx.waker());
+            let said = self.0.said.swap(0, SeqCst);
+            if said > 0 {
+                self.0.writes.lock().unwrap().push(said);
+            }
+            if self.0.ends.load(SeqCst) { Poll::Ready("ended") } else { Poll::Pending }
+        }
+    }
+
+    #[derive(Default)]
+    struct Wakes(AtomicU32);
+
+    impl Wake for Wakes {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, SeqCst);
+        }
+    }
+
+    /// Streams that say something each time they are told to, wake their connection as the library's do, and themselves.
+    fn streams(count: u32) -> (Together<Connection>, Arc<Written>, watch::Sender<u32>) {
+        let (written, begun) = (Arc::<Written>::default(), Begun::default());
+        let (tell, told) = watch::channel(0);
+        for _ in 0..count {
+            let (written, mut told) = (Arc::clone(&written), told.clone());
+            begun.execute(async move {
+                while told.changed().await.is_ok() {
+                    tokio::task::yield_now().await;
+                    written.said.fetch_add(1, SeqCst);
+                    written.waker.wake();
+                }
+            });
+        }
+        (Together::new(Connection(Arc::clone(&written)), begun), written, tell)
+    }
+
+    #[test]
+    fn what_all_streams_have_to_say_is_written_at_once_and_by_one_wake_up() {
+        let (mut together, written, tell) = streams(20);
+        let wakes = Arc::<Wakes>::default();
+        let waker = Waker::from(Arc::clone(&wakes));
+        let cx = &mut Context::from_waker(&waker);
+        assert!(Pin::new(&mut together).poll(cx).is_pending());
+        for turn in 1..4 {
+            tell.send(turn).unwrap();
+            assert_eq!(wakes.0.load(SeqCst), turn, "one for all of them, and none by themselves before");
+            assert!(Pin::new(&mut together).poll(cx).is_pending());
+            assert_eq!(*written.writes.lock().unwrap(), vec![20; turn as usize]);
+        }
+    }
+
+    #[test]
+    fn it_ends_with_its_connection_once_its_streams_have() {
+        let (mut together, written, tell) = streams(3);
+        let cx = &mut Context::from_waker(Waker::noop());
+        assert!(Pin::new(&mut together).poll(cx).is_pending());
+        written.ends.store(true, SeqCst);
+        written.waker.wake();
+        assert!(Pin::new(&mut together).poll(cx).is_pending());
+        drop(tell);
+        assert_eq!(Pin::new(&mut together).poll(cx), Poll::Ready("ended"));
+    }
+
+    #[test]
+    fn a_stream_that_panics_ends_no_other() {
+        let (mut together, written, tell) = streams(3);
+        together.begun.execute(async { panic!("as a stream of its own") });
+        let cx = &mut Context::from_waker(Waker::noop());
+        assert!(Pin::new(&mut together).poll(cx).is_pending());
+        tell.send(1).unwrap();
+        assert!(Pin::new(&mut together).poll(cx).is_pending());
+        assert_eq!(*written.writes.lock().unwrap(), [3]);
+    }
+}
