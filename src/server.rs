@@ -133,7 +133,9 @@ impl Server {
         let ended = tokio::select! {
             ended = &mut together => ended,
             () = asked_to(&mut stop) => {
-                together.connection().graceful_shutdown();
+                if let Some(connection) = together.connection() {
+                    connection.graceful_shutdown();
+                }
                 together.await
             }
         };

@@ -78,7 +78,8 @@ pub struct Together<C: Future> {
     /// Dropped first, so that streams that end by it still find their connection.
     running: FuturesUnordered<Work>,
     begun: Begun,
-    connection: Pin<Box<C>>,
+    /// Gone once it has ended: some of what it began waits for that.
+    connection: Option<Pin<Box<C>>>,
     ended: Option<C::Output>,
     task: Arc<Task>,
     of_streams: (Arc<Part>, Waker),
@@ -98,7 +99,7 @@ impl<C: Future> Together<C> {
         Self {
             running: FuturesUnordered::new(),
             begun,
-            connection: Box::pin(connection),
+            connection: Some(Box::pin(connection)),
             ended: None,
             of_streams: Part::of(&task),
             of_connection: Part::of(&task),
@@ -106,9 +107,9 @@ impl<C: Future> Together<C> {
         }
     }
 
-    /// The connection itself.
-    pub fn connection(&mut self) -> Pin<&mut C> {
-        self.connection.as_mut()
+    /// The connection itself, until it has ended.
+    pub fn connection(&mut self) -> Option<Pin<&mut C>> {
+        self.connection.as_mut().map(Pin::as_mut)
     }
 
     fn is_woken(&self) -> bool {
@@ -128,10 +129,11 @@ impl<C: Future> Together<C> {
         }
         self.of_connection.0.woken.store(false, SeqCst);
         let cx = &mut Context::from_waker(&self.of_connection.1);
-        if self.ended.is_none()
-            && let Poll::Ready(ended) = self.connection.as_mut().poll(cx)
+        if let Some(connection) = &mut self.connection
+            && let Poll::Ready(ended) = connection.as_mut().poll(cx)
         {
             self.ended = Some(ended);
+            self.connection = None;
         }
         let begun = std::mem::take(&mut *self.begun.0.lock().unwrap_or_else(PoisonError::into_inner));
         let has_begun = !begun.is_empty();
