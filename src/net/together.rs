@@ -119,8 +119,8 @@ impl<C: Future> Together<C> {
     /// Polls the streams, and then the connection, which writes what they had to say. True if there is more to do.
     fn round(&mut self) -> bool {
         let cx = &mut Context::from_waker(&self.of_streams.1);
-        // The set pauses after two that woke themselves, as a stream does that gets room to send: once for each two, then.
-        for _ in 0..=self.running.len() / 2 {
+        // The set pauses after two that woke themselves, as a stream does that gets room to send.
+        for _ in 0..=self.running.len() {
             self.of_streams.0.woken.store(false, SeqCst);
             while let Poll::Ready(Some(())) = self.running.poll_next_unpin(cx) {}
             if !self.of_streams.0.woken.load(SeqCst) {
