@@ -165,7 +165,6 @@ impl<C: Future<Output: Unpin>> Future for Together<C> {
 }
 
 #[cfg(test)]
-#[expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 mod tests {
     use std::sync::atomic::AtomicU32;
 

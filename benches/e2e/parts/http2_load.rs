@@ -123,19 +123,26 @@ impl Connections {
         }
     }
 
+    /// A stream has ended: there is room for another.
+    pub(crate) fn ended(&mut self, stream: &Stream) {
+        self.all[stream.connection].streams -= 1;
+    }
+}
+
+impl Stream {
     /// Takes what has come of an answer; its bytes go behind those in `bytes`.
-    pub(crate) fn take(&mut self, stream: &mut Stream, bytes: &mut Vec<u8>) -> io::Result<Came> {
-        let mut cx = Context::from_waker(&stream.waker);
+    pub(crate) fn take(&mut self, bytes: &mut Vec<u8>) -> io::Result<Came> {
+        let mut cx = Context::from_waker(&self.waker);
         let mut came = Came { head: None, ended: false };
-        let body = match &mut stream.body {
+        let body = match &mut self.body {
             Some(body) => body,
-            None => match Pin::new(&mut stream.response).poll(&mut cx) {
+            None => match Pin::new(&mut self.response).poll(&mut cx) {
                 Poll::Pending => return Ok(came),
                 Poll::Ready(response) => {
                     let (head, body) = response.map_err(failed)?.into_parts();
                     let check = head.headers.get(REQUEST_CHECK).and_then(|check| check.to_str().ok());
                     came.head = Some((head.status.as_u16(), check.map(str::to_owned)));
-                    stream.body.insert(body)
+                    self.body.insert(body)
                 }
             },
         };
@@ -153,10 +160,5 @@ impl Connections {
                 }
             }
         }
-    }
-
-    /// A stream has ended: there is room for another.
-    pub(crate) fn ended(&mut self, stream: &Stream) {
-        self.all[stream.connection].streams -= 1;
     }
 }

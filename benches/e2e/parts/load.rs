@@ -339,10 +339,9 @@ impl Load {
     }
 
     fn serve_stream(&mut self, index: usize, arrived: u64, ended: bool) {
-        let Some(connections) = &mut self.http2 else { return };
         let Some(Call { way: Way::Stream(stream), .. }) = &mut self.calls[index] else { return };
         let mut bytes = Vec::new();
-        let came = match connections.take(stream, &mut bytes) {
+        let came = match stream.take(&mut bytes) {
             Ok(came) => came,
             Err(error) => return self.fail(index, &error),
         };
