@@ -21,7 +21,7 @@ use std::{fmt, io};
 
 pub use self::{
     body::{Incoming, NoUpload, Outgoing, Upgrade},
-    head::{expects_continue, tokens},
+    head::{expects_continue, tokens, words},
     wire::Upgraded,
 };
 

@@ -135,7 +135,7 @@ impl Bench {
         black_box((forward::ambiguity(&parts), forward::is_upgrade(&parts), http1::expects_continue(&parts.headers)));
 
         let mut scan = RequestScan::new(recognised, &parts);
-        exchange.attempt(at(20), &Dialled::default());
+        exchange.attempt(at(20), None);
         exchange.leased(at(30), true, false);
         forward::aim(&mut parts, &self.path, &self.upstream, Version::HTTP_11);
         black_box(parts);

@@ -126,10 +126,10 @@ impl Wire {
         }
     }
 
-    /// A message whose head was read begins: so much of what lies here was its head.
-    pub(super) fn begin(&mut self, head: usize, decoder: Decoder) {
-        let _ = self.input.split_to(head);
+    /// A message whose head was read begins: so much of what lies here was its head, which is given.
+    pub(super) fn begin(&mut self, head: usize, decoder: Decoder) -> Bytes {
         (self.decoder, self.next) = (decoder, Next::Frames);
+        self.input.split_to(head)
     }
 
     /// Nothing is under way, and nothing came that nobody asked for.
