@@ -180,15 +180,31 @@ fn server_timing(seen: &Observation, until: Stamp) -> Option<HeaderValue> {
     HeaderValue::try_from(line).ok().filter(|line| !line.is_empty())
 }
 
-/// The first header with this name. For names that HTTP does not know itself: hashing one takes longer than a walk over what
-/// a head mostly has.
-fn first<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
-    headers.iter().find(|(one, _)| *one == name)?.1.to_str().ok()
+/// What a client tells of its request beside HTTP.
+#[derive(Clone, Default, Debug)]
+pub struct Told {
+    /// The trace id of a W3C `traceparent`; absent without one or if it is malformed.
+    pub trace_id: Option<String>,
+    /// From the instant in `X-Request-Start` to the one given; absent without the header, if it is no number, or if it lies in
+    /// the future.
+    pub client_sent: Option<Nanos>,
 }
 
-/// The trace id of a W3C `traceparent`; absent without one or if it is malformed.
-pub fn trace_id(headers: &HeaderMap) -> Option<String> {
-    trace_id_of(first(headers, &TRACEPARENT)?)
+/// What a request's headers tell, as seen at `now`.
+pub fn told(headers: &HeaderMap, now: SystemTime) -> Told {
+    let (mut traceparent, mut start) = (None, None);
+    // One walk: a look-up of each name hashes it. Of a name that came twice the first counts.
+    for (name, value) in headers {
+        if *name == TRACEPARENT {
+            traceparent = traceparent.or(Some(value));
+        } else if *name == REQUEST_START {
+            start = start.or(Some(value));
+        }
+    }
+    Told {
+        trace_id: traceparent.and_then(|value| trace_id_of(value.to_str().ok()?)),
+        client_sent: start.and_then(|value| client_sent(value.to_str().ok()?, now)),
+    }
 }
 
 /// The trace id of a `traceparent`'s text, in lower case.
@@ -198,10 +214,9 @@ pub fn trace_id_of(traceparent: &str) -> Option<String> {
     valid.then(|| id.to_ascii_lowercase())
 }
 
-/// From the instant in `X-Request-Start` (seconds, milli-, micro- or nanoseconds since 1970, `t=` allowed) to `now`.
-/// Absent without the header, if it is no number, or if it lies in the future.
-pub fn client_sent(headers: &HeaderMap, now: SystemTime) -> Option<Nanos> {
-    let text = first(headers, &REQUEST_START)?.trim();
+/// From an instant (seconds, milli-, micro- or nanoseconds since 1970, `t=` allowed) to `now`.
+fn client_sent(text: &str, now: SystemTime) -> Option<Nanos> {
+    let text = text.trim();
     let text = text.strip_prefix("t=").unwrap_or(text).trim_start();
     let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
     if !whole.bytes().chain(fraction.bytes()).all(|digit| digit.is_ascii_digit()) {
@@ -378,7 +393,7 @@ mod tests {
     fn sent(text: &str) -> Option<Nanos> {
         let mut headers = HeaderMap::new();
         headers.insert("x-request-start", HeaderValue::from_str(text).unwrap());
-        client_sent(&headers, UNIX_EPOCH + NOW)
+        told(&headers, UNIX_EPOCH + NOW).client_sent
     }
 
     #[test]
@@ -421,7 +436,7 @@ mod tests {
         for text in texts {
             assert_eq!(sent(text), None, "{text}");
         }
-        assert_eq!(client_sent(&HeaderMap::new(), UNIX_EPOCH + NOW), None);
+        assert_eq!(told(&HeaderMap::new(), UNIX_EPOCH + NOW).client_sent, None);
     }
 
     #[test]

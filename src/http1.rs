@@ -13,6 +13,7 @@ pub mod client;
 mod decode;
 mod encode;
 mod head;
+mod names;
 mod send;
 pub mod server;
 mod wire;

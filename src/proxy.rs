@@ -30,8 +30,8 @@ use crate::{
     record::{Marked, Recorder, UpstreamHandles},
     route::{RouteTable, upstream_path},
     tap::{
-        Asking, BodyLimits, Continue, Departing, Downstream, Open, RequestBody, RequestParts, RequestTap, ResponseTap,
-        Shared,
+        Asking, BodyLimits, Continue, Departing, Downstream, Open, RequestBody, RequestParts, RequestTap, ResponseBody,
+        ResponseTap, Shared,
     },
     tunnel::{self, Watched},
     upload::Upload,
@@ -134,7 +134,7 @@ impl Gateway {
         self: Arc<Self>,
         downstream: &Arc<Downstream>,
         request: Request<Asking>,
-    ) -> impl Future<Output = Response<ResponseTap>> + use<> {
+    ) -> impl Future<Output = Response<ResponseBody>> + use<> {
         // Not in the future, which would have room for all that stands here as long as it lives.
         let begun = self.take_in(downstream, request);
         async move {
@@ -241,7 +241,7 @@ impl Gateway {
         underway: Underway,
         response: Response<AnswerBody<RequestBody>>,
         mut lease: Lease<RequestBody>,
-    ) -> Response<ResponseTap> {
+    ) -> Response<ResponseBody> {
         let Underway { mut open, provider, upgrade, interim, total_at, client, to_head, recognised, adds, .. } =
             underway;
         // 5 head
@@ -276,7 +276,7 @@ impl Gateway {
         let limits = &self.providers[provider].config.limits;
         let limits = BodyLimits::new(limits.first_byte, limits.idle, total_at);
         let head = body.take_head();
-        let mut tap = ResponseTap::new(body, open, Arc::clone(&lease.stats), Some(lease), limits);
+        let mut tap = Box::new(ResponseTap::new(body, open, Arc::clone(&lease.stats), Some(lease), limits));
         if until_close {
             tap.ends_with_connection();
         }
@@ -423,8 +423,8 @@ impl Gateway {
         seen.method = Some(parts.method.clone());
         seen.path = Some(parts.uri.path()).filter(|path| !path.is_empty()).map(|path| kept(path).to_owned());
         seen.connection.client_version = Some(parts.version);
-        seen.trace_id = forward::trace_id(&parts.headers);
-        seen.client_sent = forward::client_sent(&parts.headers, seen.time);
+        let told = forward::told(&parts.headers, seen.time);
+        (seen.trace_id, seen.client_sent) = (told.trace_id, told.client_sent);
         let session = self.session_header.as_ref().and_then(|name| parts.headers.get(name));
         seen.session = session.and_then(|value| value.to_str().ok()).map(|value| kept(value).to_owned());
     }
@@ -485,7 +485,7 @@ fn switch(
     lease: Lease<RequestBody>,
     watched: Option<Watched>,
     adds: Adds,
-) -> Response<ResponseTap> {
+) -> Response<ResponseBody> {
     let upstream = if let Either::Left(body) = &mut body { body.take_upgrade() } else { None };
     let (Some(client), Some(upstream)) = (client, upstream) else {
         return answer(open, own::switched_unasked(), adds);
@@ -497,13 +497,13 @@ fn switch(
     add(&mut parts.headers, adds, &open);
     // Ends with its connections, or with the shutdown's deadline.
     tokio::spawn(tunnel::run(client, upstream, open, lease, watched));
-    let mut tap = ResponseTap::own(bytes::Bytes::new(), None);
+    let mut tap = Box::new(ResponseTap::own(bytes::Bytes::new(), None));
     tap.came_with(body.take_head());
     Response::from_parts(parts, tap)
 }
 
 /// What goes up, or the answer that the gateway gives instead.
-type Begun = Result<(Box<Underway>, Box<Request<RequestBody>>), Box<Response<ResponseTap>>>;
+type Begun = Result<(Box<Underway>, Box<Request<RequestBody>>), Box<Response<ResponseBody>>>;
 
 /// An exchange whose request goes up.
 struct Underway {

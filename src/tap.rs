@@ -342,7 +342,10 @@ impl<B: Body<Data = Bytes>> ResponseTap<B> {
 
 type PolledFrame = Poll<Option<Result<Frame<Bytes>, BodyError>>>;
 
-impl<B> Outgoing for ResponseTap<B>
+/// A response's body as it is sent. Boxed: it is handed on a few times, and a connection's task has room for it as often.
+pub type ResponseBody = Box<ResponseTap>;
+
+impl<B> Outgoing for Box<ResponseTap<B>>
 where
     B: Body<Data = Bytes, Error: Into<BodyError>> + Send + Unpin + 'static,
 {

@@ -178,8 +178,8 @@ impl Bench {
         seen.method = Some(parts.method.clone());
         seen.path = Some(parts.uri.path().to_owned());
         seen.connection.client_version = Some(parts.version);
-        seen.trace_id = forward::trace_id(&parts.headers);
-        seen.client_sent = forward::client_sent(&parts.headers, seen.time);
+        let told = forward::told(&parts.headers, seen.time);
+        (seen.trace_id, seen.client_sent) = (told.trace_id, told.client_sent);
         seen.upstream = Some(Arc::clone(&self.upstream.name));
         let upload = Arc::new(Upload::default());
         let (recorder, handles) = (Arc::clone(&self.recorder), Some(Arc::clone(&self.handles)));

@@ -63,6 +63,11 @@ impl Connection {
         !lock(&self.link).is_idle(&mut Context::from_waker(Waker::noop()))
     }
 
+    /// Whether the last exchange has ended, and may be followed by another. What has come since is not looked at.
+    pub fn is_at_rest(&self) -> bool {
+        lock(&self.link).is_at_rest()
+    }
+
     /// Sends a request; the answer comes when its head has, whether the request has left by then or not. `informed` is told
     /// of each 1xx before it.
     ///

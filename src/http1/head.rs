@@ -11,7 +11,7 @@ use http::{
 use httparse::Status;
 use hyper::ext::ReasonPhrase;
 
-use super::{Error, decode::Decoder, encode::Encoder};
+use super::{Error, decode::Decoder, encode::Encoder, names::name as known};
 
 /// The longest URI that is taken.
 const LONGEST_URI: usize = u16::MAX as usize - 1;
@@ -196,7 +196,7 @@ fn room<'a, 'b>(
 fn headers(input: &Bytes, lines: &[httparse::Header<'_>]) -> Result<HeaderMap, ()> {
     let mut headers = HeaderMap::with_capacity(lines.len());
     for line in lines {
-        let name = HeaderName::from_bytes(line.name.as_bytes()).map_err(drop)?;
+        let name = known(line.name.as_bytes()).map_err(drop)?;
         let value = if line.value.is_empty() {
             HeaderValue::from_static("")
         } else {

@@ -77,12 +77,13 @@ where
             let mut seen = 0;
             patience.begin();
             poll_fn(|cx| {
+                // A request that is here is served, after a stop too: its answer is the last then.
+                if let Poll::Ready(head) = poll_head(&link, cx, limits, &mut seen) {
+                    return Poll::Ready(head);
+                }
                 stopping = stopping || stops.as_mut().poll(cx).is_ready();
                 if stopping && lock(&link).input.is_empty() {
                     return Poll::Ready(Head::None);
-                }
-                if let Poll::Ready(head) = poll_head(&link, cx, limits, &mut seen) {
-                    return Poll::Ready(head);
                 }
                 patience.poll(cx).map(|()| Head::TimedOut)
             })

@@ -132,10 +132,14 @@ impl Wire {
         self.input.split_to(head)
     }
 
-    /// Nothing is under way, and nothing came that nobody asked for.
+    /// Nothing is under way, and another message may follow.
+    pub(super) fn is_at_rest(&self) -> bool {
+        !self.is_last && !self.is_sending && !self.is_ended && self.is_whole() && self.input.is_empty()
+    }
+
+    /// The same, and nothing came that nobody asked for.
     pub(super) fn is_idle(&mut self, cx: &mut Context<'_>) -> bool {
-        let is_at_rest = !self.is_last && !self.is_sending && self.is_whole() && self.input.is_empty();
-        is_at_rest && self.poll_fill(cx).is_pending()
+        self.is_at_rest() && self.poll_fill(cx).is_pending()
     }
 
     /// Whether the other side is gone. What it sends meanwhile is kept: the rest of its message, of which a reader that waits

@@ -383,7 +383,7 @@ impl<B> Lease<B> {
     pub fn release(self) {
         if let Sender::Http1(sender) = self.sender
             && !self.retired
-            && !sender.is_closed()
+            && sender.is_at_rest()
         {
             let since = self.pool.clock.now();
             let facts = Facts { stats: self.stats, born: self.born };
