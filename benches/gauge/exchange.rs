@@ -22,7 +22,6 @@ use streamgauge::{
     record::{Marked, Recorder, UpstreamHandles},
     timeline::Timeline,
     upload::Upload,
-    upstream::Dialled,
 };
 
 use crate::median;
