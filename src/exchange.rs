@@ -123,9 +123,10 @@ impl Exchange {
         &self.upload
     }
 
-    /// Another attempt begins: its marks replace the earlier one's. `dialled` tells where its dialling stands.
-    pub fn attempt(&mut self, lease_wanted: Stamp, dialled: &Dialled) {
-        self.dialled = Some(Arc::clone(dialled));
+    /// Another attempt begins: its marks replace the earlier one's. `dialled` tells where its dialling stands, if a connection
+    /// is not at hand.
+    pub fn attempt(&mut self, lease_wanted: Stamp, dialled: Option<&Dialled>) {
+        self.dialled = dialled.cloned();
         self.seen.attempts += 1;
         self.seen.flags.retried = self.seen.attempts > 1;
         let timeline = &mut self.seen.timeline;

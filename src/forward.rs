@@ -12,7 +12,7 @@ use http::{
 use crate::{
     clock::{Nanos, Stamp},
     config::{Adds, Upstream},
-    http1::tokens,
+    http1::{tokens, words},
     observation::{Observation, STAGES, push_decimal},
 };
 
@@ -33,45 +33,45 @@ const PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection")
 /// may aim again.
 pub fn aim(parts: &mut request::Parts, path: &PathAndQuery, upstream: &Upstream, version: Version) {
     let authority = if upstream.preserve_host { client_authority(parts) } else { None };
-    let authority = authority.unwrap_or_else(|| upstream.authority.clone());
-    let host = HeaderValue::try_from(authority.as_str()).ok();
-    let hop = Hop {
-        upgrade: is_upgrade(parts),
-        to_http2: version == Version::HTTP_2,
-        same_framing: parts.version == version && version != Version::HTTP_2,
-        host: version != Version::HTTP_2,
-    };
-    let mut headers = end_to_end(&mut parts.headers, hop);
-    if version == Version::HTTP_2 {
+    let to_http2 = version == Version::HTTP_2;
+    if !goes_on_whole(&parts.headers, !to_http2) {
+        let hop = Hop {
+            upgrade: is_upgrade(parts),
+            to_http2,
+            same_framing: parts.version == version && !to_http2,
+            host: !to_http2,
+        };
+        parts.headers = end_to_end(&mut parts.headers, hop);
+    }
+    if to_http2 {
         let scheme = if upstream.tls { Scheme::HTTPS } else { Scheme::HTTP };
+        let authority = authority.unwrap_or_else(|| upstream.authority.clone());
         if let Ok(uri) = Uri::builder().scheme(scheme).authority(authority).path_and_query(path.clone()).build() {
             parts.uri = uri;
         }
     } else {
-        if let Some(host) = host {
-            match headers.get_mut(header::HOST) {
-                Some(value) => *value = host,
-                None => headers = host_first(host, headers),
-            }
+        if let Ok(host) = HeaderValue::try_from(authority.as_ref().unwrap_or(&upstream.authority).as_str()) {
+            set_host(&mut parts.headers, host);
         }
         if parts.version == Version::HTTP_2 {
-            join_cookies(&mut headers);
+            join_cookies(&mut parts.headers);
         }
         parts.uri = Uri::from(path.clone());
     }
     parts.version = version;
-    parts.headers = headers;
 }
 
 /// Makes an upstream's response head fit for a client of this version.
 pub fn answer_head(parts: &mut response::Parts, client: Version) {
-    let hop = Hop {
-        upgrade: parts.status == StatusCode::SWITCHING_PROTOCOLS,
-        to_http2: client == Version::HTTP_2,
-        same_framing: parts.version != Version::HTTP_2 && client != Version::HTTP_2,
-        host: true,
-    };
-    parts.headers = end_to_end(&mut parts.headers, hop);
+    if !goes_on_whole(&parts.headers, true) {
+        let hop = Hop {
+            upgrade: parts.status == StatusCode::SWITCHING_PROTOCOLS,
+            to_http2: client == Version::HTTP_2,
+            same_framing: parts.version != Version::HTTP_2 && client != Version::HTTP_2,
+            host: true,
+        };
+        parts.headers = end_to_end(&mut parts.headers, hop);
+    }
     // The library writes the version of the client's side.
     parts.version = if client == Version::HTTP_2 { Version::HTTP_2 } else { Version::HTTP_11 };
 }
@@ -89,12 +89,19 @@ pub fn is_upgrade(parts: &request::Parts) -> bool {
 /// Why a request is refused that the library took, but that two servers may read in two ways, which is the stuff of
 /// attacks; absent for all others.
 pub fn ambiguity(parts: &request::Parts) -> Option<&'static str> {
-    let chunked =
-        tokens(&parts.headers, &header::TRANSFER_ENCODING).filter(|coding| coding.eq_ignore_ascii_case("chunked"));
-    if parts.headers.get_all(header::HOST).iter().nth(1).is_some() {
+    let (mut hosts, mut chunked) = (0, 0);
+    // One walk: each look-up of a name hashes it.
+    for (name, value) in &parts.headers {
+        if *name == header::HOST {
+            hosts += 1;
+        } else if *name == header::TRANSFER_ENCODING {
+            chunked += words(value).filter(|coding| coding.eq_ignore_ascii_case("chunked")).count();
+        }
+    }
+    if hosts > 1 {
         // RFC 9112 §3.2
         Some("the request names its host more than once")
-    } else if chunked.count() > 1 {
+    } else if chunked > 1 {
         // RFC 9112 §6.1. The library undoes one layer, and the header would promise the upstream another.
         Some("the request's body is chunked more than once")
     } else if parts.uri.path().is_empty() && parts.method != Method::CONNECT {
@@ -173,9 +180,31 @@ fn server_timing(seen: &Observation, until: Stamp) -> Option<HeaderValue> {
     HeaderValue::try_from(line).ok().filter(|line| !line.is_empty())
 }
 
-/// The trace id of a W3C `traceparent`; absent without one or if it is malformed.
-pub fn trace_id(headers: &HeaderMap) -> Option<String> {
-    trace_id_of(headers.get(TRACEPARENT)?.to_str().ok()?)
+/// What a client tells of its request beside HTTP.
+#[derive(Clone, Default, Debug)]
+pub struct Told {
+    /// The trace id of a W3C `traceparent`; absent without one or if it is malformed.
+    pub trace_id: Option<String>,
+    /// From the instant in `X-Request-Start` to the one given; absent without the header, if it is no number, or if it lies in
+    /// the future.
+    pub client_sent: Option<Nanos>,
+}
+
+/// What a request's headers tell, as seen at `now`.
+pub fn told(headers: &HeaderMap, now: SystemTime) -> Told {
+    let (mut traceparent, mut start) = (None, None);
+    // One walk: a look-up of each name hashes it. Of a name that came twice the first counts.
+    for (name, value) in headers {
+        if *name == TRACEPARENT {
+            traceparent = traceparent.or(Some(value));
+        } else if *name == REQUEST_START {
+            start = start.or(Some(value));
+        }
+    }
+    Told {
+        trace_id: traceparent.and_then(|value| trace_id_of(value.to_str().ok()?)),
+        client_sent: start.and_then(|value| client_sent(value.to_str().ok()?, now)),
+    }
 }
 
 /// The trace id of a `traceparent`'s text, in lower case.
@@ -185,10 +214,9 @@ pub fn trace_id_of(traceparent: &str) -> Option<String> {
     valid.then(|| id.to_ascii_lowercase())
 }
 
-/// From the instant in `X-Request-Start` (seconds, milli-, micro- or nanoseconds since 1970, `t=` allowed) to `now`.
-/// Absent without the header, if it is no number, or if it lies in the future.
-pub fn client_sent(headers: &HeaderMap, now: SystemTime) -> Option<Nanos> {
-    let text = headers.get(REQUEST_START)?.to_str().ok()?.trim();
+/// From an instant (seconds, milli-, micro- or nanoseconds since 1970, `t=` allowed) to `now`.
+fn client_sent(text: &str, now: SystemTime) -> Option<Nanos> {
+    let text = text.trim();
     let text = text.strip_prefix("t=").unwrap_or(text).trim_start();
     let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
     if !whole.bytes().chain(fraction.bytes()).all(|digit| digit.is_ascii_digit()) {
@@ -250,12 +278,13 @@ struct Hop {
     host: bool,
 }
 
+/// Whether all headers go on, as those of most heads do, which need not be made anew.
+fn goes_on_whole(headers: &HeaderMap, host: bool) -> bool {
+    headers.keys().all(|name| !is_hop_by_hop(name) && (host || *name != header::HOST))
+}
+
 /// The headers that go on, in their order. Taking single ones out of a `HeaderMap` would move the last into the gap.
 fn end_to_end(headers: &mut HeaderMap, hop: Hop) -> HeaderMap {
-    let stays = |name: &HeaderName| !is_hop_by_hop(name) && (hop.host || *name != header::HOST);
-    if headers.keys().all(stays) {
-        return std::mem::take(headers); // most heads, which need not be made anew
-    }
     let named: Vec<String> = tokens(headers, &header::CONNECTION).map(str::to_ascii_lowercase).collect();
     let chunked = headers.contains_key(header::TRANSFER_ENCODING);
     let mut trailers = tokens(headers, &header::TE).any(|te| te.eq_ignore_ascii_case("trailers"));
@@ -325,17 +354,21 @@ fn client_authority(parts: &request::Parts) -> Option<http::uri::Authority> {
 }
 
 /// HTTP/1.1 wants `Host`, and clients of HTTP/2 send none; servers expect it first (RFC 9110 §7.2).
-fn host_first(host: HeaderValue, headers: HeaderMap) -> HeaderMap {
+fn set_host(headers: &mut HeaderMap, host: HeaderValue) {
+    if let Some((_, value)) = headers.iter_mut().find(|(name, _)| **name == header::HOST) {
+        *value = host;
+        return;
+    }
     let mut all = HeaderMap::with_capacity(headers.keys_len() + 1);
     all.insert(header::HOST, host);
     let mut last: Option<HeaderName> = None;
-    for (name, value) in headers {
+    for (name, value) in headers.drain() {
         if let Some(name) = name.or_else(|| last.clone()) {
             all.append(name.clone(), value);
             last = Some(name);
         }
     }
-    all
+    *headers = all;
 }
 
 /// HTTP/2 may split `Cookie`; HTTP/1.1 wants one (RFC 9113 §8.2.3).
@@ -360,7 +393,7 @@ mod tests {
     fn sent(text: &str) -> Option<Nanos> {
         let mut headers = HeaderMap::new();
         headers.insert("x-request-start", HeaderValue::from_str(text).unwrap());
-        client_sent(&headers, UNIX_EPOCH + NOW)
+        told(&headers, UNIX_EPOCH + NOW).client_sent
     }
 
     #[test]
@@ -403,7 +436,7 @@ mod tests {
         for text in texts {
             assert_eq!(sent(text), None, "{text}");
         }
-        assert_eq!(client_sent(&HeaderMap::new(), UNIX_EPOCH + NOW), None);
+        assert_eq!(told(&HeaderMap::new(), UNIX_EPOCH + NOW).client_sent, None);
     }
 
     #[test]

@@ -13,6 +13,7 @@ pub mod client;
 mod decode;
 mod encode;
 mod head;
+mod names;
 mod send;
 pub mod server;
 mod wire;
@@ -21,7 +22,7 @@ use std::{fmt, io};
 
 pub use self::{
     body::{Incoming, NoUpload, Outgoing, Upgrade},
-    head::{expects_continue, tokens},
+    head::{expects_continue, tokens, words},
     wire::Upgraded,
 };
 

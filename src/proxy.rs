@@ -4,8 +4,10 @@ mod own;
 
 use std::{
     fmt,
-    pin::pin,
-    sync::{Arc, OnceLock, atomic::Ordering},
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
@@ -22,14 +24,14 @@ use crate::{
     dialect::{Dialect, Recognised, RequestScan, may_ask_for_usage, recognise},
     exchange::{Answered, Exchange},
     forward,
-    http1::{self, Upgrade},
+    http1::{self, Outgoing as _, Upgrade},
     net::{ConnStats, tls::TlsError},
     observation::{Limit, Observation, Outcome},
     record::{Marked, Recorder, UpstreamHandles},
     route::{RouteTable, upstream_path},
     tap::{
-        Asking, BodyLimits, Continue, Departing, Downstream, Open, RequestBody, RequestParts, RequestTap, ResponseTap,
-        Shared,
+        Asking, BodyLimits, Continue, Departing, Downstream, Open, RequestBody, RequestParts, RequestTap, ResponseBody,
+        ResponseTap, Shared,
     },
     tunnel::{self, Watched},
     upload::Upload,
@@ -123,19 +125,48 @@ impl Gateway {
         open.close(crate::exchange::Cause::Ended);
     }
 
-    /// One exchange, from the client's head to the response whose body carries on measuring.
+    /// One exchange, from the client's head to the response whose body carries on measuring. It begins at once; the future
+    /// brings its answer. What goes wrong becomes an answer.
     ///
     /// # Cancel safety
     /// Dropping the future (the client left) closes the upstream connection and books the exchange.
-    ///
-    /// What goes wrong becomes an answer.
-    pub async fn call(&self, downstream: Arc<Downstream>, request: Request<Asking>) -> Response<ResponseTap> {
+    pub fn call(
+        self: Arc<Self>,
+        downstream: &Arc<Downstream>,
+        request: Request<Asking>,
+    ) -> impl Future<Output = Response<ResponseBody>> + use<> {
+        // Not in the future, which would have room for all that stands here as long as it lives.
+        let begun = self.take_in(downstream, request);
+        async move {
+            let (mut underway, mut request) = match begun {
+                Ok(begun) => begun,
+                Err(answer) => return *answer,
+            };
+            if underway.asks_for_usage {
+                // Boxed, for it is asked of few.
+                let asked = Box::pin(ask_for_usage(&mut underway, &mut request)).await;
+                if let Err(own) = asked {
+                    return answer(underway.open, own, underway.adds);
+                }
+            }
+            match self.send(&mut underway, request).await {
+                Ok((response, lease)) => self.answered(*underway, response, lease),
+                Err(failure) => {
+                    let own = failure.own(underway.open.upload());
+                    answer(underway.open, own, underway.adds)
+                }
+            }
+        }
+    }
+
+    /// Routes a request and begins its exchange: what goes up, or why nothing does.
+    fn take_in(&self, downstream: &Arc<Downstream>, request: Request<Asking>) -> Begun {
         let client = request.version();
         if *downstream.multiplexed.get_or_init(|| client == Version::HTTP_2) {
             downstream.stats.carries_many();
         }
-        let request_head = self.request_head(&downstream);
-        let (mut parts, mut body) = request.into_parts();
+        let request_head = self.request_head(downstream);
+        let (parts, mut body) = request.into_parts();
         let upgrade = if let Either::Left(body) = &mut body { body.take_upgrade() } else { None };
 
         // 1 route
@@ -147,34 +178,31 @@ impl Gateway {
         let upload = Arc::new(Upload::default());
         let observed = route.is_none_or(|route| route.observe);
         let recognised = observed.then(|| recognise(&parts, provider.and_then(|provider| provider.config.provider)));
-        let mut open = if let Some(recognised) = recognised {
+        let open = if let Some(recognised) = recognised {
             let exchange = self.begin(request_head, recognised, provider, &parts, Arc::clone(&upload));
-            Open::new(exchange, Arc::clone(&self.shared), Arc::clone(&downstream))
+            Open::new(exchange, Arc::clone(&self.shared), Arc::clone(downstream))
         } else {
             provider.inspect(|provider| provider.handles.unobserved());
-            Open::unobserved(Arc::clone(&upload), Arc::clone(&self.shared), Arc::clone(&downstream))
+            Open::unobserved(Arc::clone(&upload), Arc::clone(&self.shared), Arc::clone(downstream))
+        };
+        let refuse = |open, own, body| {
+            own::take_off(body, &parts);
+            Err(Box::new(answer(open, own, adds)))
         };
         if let Some(ambiguity) = forward::ambiguity(&parts) {
-            own::take_off(body, &parts);
-            return answer(open, own::ambiguous(ambiguity), adds);
+            return refuse(open, own::ambiguous(ambiguity), body);
         }
         let (Some(route), Some(provider)) = (route, provider) else {
-            own::take_off(body, &parts);
-            return answer(open, own::no_route(&parts), adds);
+            return refuse(open, own::no_route(&parts), body);
         };
         if self.limits.max_in_flight.is_some_and(|most| self.shared.in_flight() > most) {
-            own::take_off(body, &parts);
-            return answer(open, own::overloaded(), adds);
+            return refuse(open, own::overloaded(), body);
         }
-
-        let upgrade = upgrade.filter(|_| forward::is_upgrade(&parts));
         let Some(path) = upstream_path(route, &parts.uri) else {
-            own::take_off(body, &parts);
-            return answer(open, own::uri_too_long(), adds);
+            return refuse(open, own::uri_too_long(), body);
         };
-        let to_head = parts.method == Method::HEAD;
-        let gate = Arc::new(Continue::default());
-        let mut tap = RequestTap::new(
+        let gate = http1::expects_continue(&parts.headers).then(Arc::<Continue>::default);
+        let tap = RequestTap::new(
             body,
             self.shared.clock,
             RequestParts {
@@ -186,43 +214,44 @@ impl Gateway {
                 request_head,
                 http2: client == Version::HTTP_2,
                 most: self.limits.max_request_body,
-                gate: http1::expects_continue(&parts.headers).then(|| Arc::clone(&gate)),
+                gate: gate.clone(),
             },
         );
-        let total = provider.config.limits.total;
-        let total_at = total.map(|total| self.shared.clock.instant(request_head) + total);
         let may_ask = |recognised| may_ask_for_usage(recognised, &parts) && !forward::is_coded(&parts.headers);
-        if route.ask_for_usage && recognised.is_some_and(may_ask) {
-            // Boxed, for it is asked of few, and an exchange's future stays as long as its connection.
-            let asked = within(total_at, Box::pin(ask_for_usage(&mut tap, &mut parts, &mut open))).await;
-            if let Err(own) = asked.unwrap_or_else(|| Err(Failure::TimedOut(Limit::Total).own(&upload))) {
-                return answer(open, own, adds);
-            }
-        }
-        let request = Request::from_parts(parts, tap);
-
-        // 3 acquire, 4 send
-        let sent = self
-            .send(
-                provider,
-                request,
-                Way { path: &path, http1_only: upgrade.is_some(), gate: &gate, total_at },
-                &mut open,
-            )
-            .await;
-        let (response, mut lease) = match sent {
-            Ok(sent) => sent,
-            Err(failure) => return answer(open, failure.own(&upload), adds),
+        let total = provider.config.limits.total;
+        let underway = Underway {
+            open,
+            provider: route.upstream_index,
+            path,
+            upgrade: upgrade.filter(|_| forward::is_upgrade(&parts)),
+            interim: Interim { gate, dropped: AtomicBool::new(false) },
+            total_at: total.map(|total| self.shared.clock.instant(request_head) + total),
+            client,
+            to_head: parts.method == Method::HEAD,
+            recognised,
+            asks_for_usage: route.ask_for_usage && recognised.is_some_and(may_ask),
+            adds,
         };
+        Ok((Box::new(underway), Box::new(Request::from_parts(parts, tap))))
+    }
 
+    /// What an answer of the upstream's comes to.
+    fn answered(
+        &self,
+        underway: Underway,
+        response: Response<AnswerBody<RequestBody>>,
+        mut lease: Lease<RequestBody>,
+    ) -> Response<ResponseBody> {
+        let Underway { mut open, provider, upgrade, interim, total_at, client, to_head, recognised, adds, .. } =
+            underway;
         // 5 head
-        let (mut parts, body) = response.into_parts();
+        let (mut parts, mut body) = response.into_parts();
         if let Some(Recognised { dialect, .. }) = recognised {
             let arrival = lease.stats.last_read();
             open.head(arrival.unwrap_or_else(|| self.shared.clock.now()), &parts, dialect);
         }
         if let Some(exchange) = open.exchange() {
-            exchange.seen().flags.informational_dropped = gate.dropped.load(Ordering::Acquire);
+            exchange.seen().flags.informational_dropped = interim.dropped.load(Ordering::Acquire);
             exchange.seen().flags.overhead_lower_bound =
                 client == Version::HTTP_2 || lease.version() == Version::HTTP_2;
             exchange.seen().upstream_request_id = forward::upstream_request_id(&parts.headers);
@@ -240,18 +269,19 @@ impl Gateway {
         if client != Version::HTTP_11 && forward::is_coded(&parts.headers) {
             return answer(open, own::coded_response(), adds);
         }
-        let framed =
-            [header::CONTENT_LENGTH, header::TRANSFER_ENCODING].iter().any(|by| parts.headers.contains_key(by));
-        let until_close = !framed && lease.version() != Version::HTTP_2;
+        let frames = |name: &HeaderName| *name == header::CONTENT_LENGTH || *name == header::TRANSFER_ENCODING;
+        let until_close = lease.version() != Version::HTTP_2 && !parts.headers.keys().any(frames);
         forward::answer_head(&mut parts, client);
         add(&mut parts.headers, adds, &open);
-        let limits = &provider.config.limits;
+        let limits = &self.providers[provider].config.limits;
         let limits = BodyLimits::new(limits.first_byte, limits.idle, total_at);
-        let mut tap = ResponseTap::new(body, open, Arc::clone(&lease.stats), Some(lease), limits);
+        let head = body.take_head();
+        let mut tap = Box::new(ResponseTap::new(body, open, Arc::clone(&lease.stats), Some(lease), limits));
         if until_close {
             tap.ends_with_connection();
         }
         if client != Version::HTTP_2 {
+            tap.came_with(head);
             tap.fit_http1(to_head, parts.status);
         }
         Response::from_parts(parts, tap)
@@ -261,14 +291,11 @@ impl Gateway {
     /// had taken a byte.
     async fn send(
         &self,
-        provider: &Provider,
-        mut request: Request<RequestBody>,
-        way: Way<'_>,
-        open: &mut Open,
+        underway: &mut Underway,
+        mut request: Box<Request<RequestBody>>,
     ) -> Result<(Response<AnswerBody<RequestBody>>, Lease<RequestBody>), Failure> {
-        let Way { path, http1_only, gate, total_at } = way;
-        let clock = self.shared.clock;
-        let is_observed = open.look().is_some();
+        let provider = &self.providers[underway.provider];
+        let is_observed = underway.open.look().is_some();
         let attempted = |result| {
             if is_observed {
                 provider.handles.attempt(result);
@@ -276,50 +303,40 @@ impl Gateway {
         };
         let mut fresh = false;
         loop {
-            let dialled = Dialled::default();
-            if let Some(exchange) = open.exchange() {
-                exchange.attempt(clock.now(), &dialled);
-            }
-            // Pinned here, so that the futures around them don't hold them a second time: an exchange's future stays as
-            // long as its connection.
-            let acquire = pin!(provider.pool.acquire(open.core(), Wanted { http1_only, fresh }, &dialled));
-            let mut lease = match within(total_at, acquire).await {
-                Some(Ok(lease)) => lease,
-                Some(Err(error)) => {
+            // 3 acquire
+            let mut lease = match self.acquire(provider, underway, fresh).await {
+                Ok(lease) => lease,
+                Err(failure) => {
                     attempted("failed");
-                    let (parts, body) = request.into_parts();
-                    own::take_off(body, &parts);
-                    return Err(Failure::Unreachable(error));
-                }
-                None => {
-                    attempted("failed");
-                    return Err(Failure::TimedOut(Limit::Total));
+                    if matches!(failure, Failure::Unreachable(_)) {
+                        let (parts, body) = request.into_parts();
+                        own::take_off(body, &parts);
+                    }
+                    return Err(failure);
                 }
             };
-            let handed_over = clock.now();
+            let handed_over = self.shared.clock.now();
             let departing = Departing::by_lease(&lease, handed_over);
-            if let Some(exchange) = open.exchange() {
+            if let Some(exchange) = underway.open.exchange() {
                 exchange.leased(handed_over, lease.reused, lease.timings.is_some());
                 exchange.seen().connection.upstream_version = Some(lease.version());
             }
-            let (mut parts, mut body) = request.into_parts();
-            if lease.version() == Version::HTTP_2 && forward::is_coded(&parts.headers) {
+            if lease.version() == Version::HTTP_2 && forward::is_coded(request.headers()) {
                 attempted("failed");
                 lease.release();
                 return Err(Failure::Coded);
             }
-            forward::aim(&mut parts, path, &provider.config, lease.version());
-            if lease.version() != Version::HTTP_2 && !body.is_end_stream() && body.size_hint().exact().is_none() {
-                forward::frame_in_chunks(&mut parts.headers);
-            }
-            body.attach(Arc::clone(&lease.stats), departing.pending_before(), lease.version());
-            request = Request::from_parts(parts, body);
-            open.departs(departing);
-
-            let answer = {
-                let answer = pin!(lease.sender.send(request, |status| gate.informed(status)));
-                let answer = head_within(provider.config.limits.head, open.upload(), clock, answer);
-                within(total_at, answer).await.unwrap_or(Err(Unanswered::Limit(Limit::Total)))
+            // 4 send
+            let aimed = aimed(*request, &underway.path, provider, &lease, departing.pending_before());
+            underway.open.departs(departing);
+            let answer = lease.sender.send(aimed, |status| underway.interim.informed(status));
+            let (limit, total_at) = (provider.config.limits.head, underway.total_at);
+            let answer = if limit.is_none() && total_at.is_none() {
+                answer.await.map_err(Unanswered::Error)
+            } else {
+                // Boxed: few have limits, and all would have room for their timers.
+                let answer = head_within(limit, underway.open.upload(), self.shared.clock, answer);
+                Box::pin(within(total_at, answer)).await.unwrap_or(Err(Unanswered::Limit(Limit::Total)))
             };
             let unanswered = match answer {
                 Ok(response) => {
@@ -328,12 +345,12 @@ impl Gateway {
                 }
                 Err(unanswered) => unanswered,
             };
-            open.sent(clock.now());
+            underway.open.sent(self.shared.clock.now());
             let failure = match unanswered {
                 Unanswered::Limit(limit) => Failure::TimedOut(limit),
                 Unanswered::Error(Lost { request: Some(again), .. }) if lease.reused && !fresh => {
                     attempted("retried");
-                    request = *again;
+                    request = again;
                     fresh = true;
                     continue;
                 }
@@ -341,6 +358,37 @@ impl Gateway {
             };
             attempted("failed");
             return Err(failure);
+        }
+    }
+
+    /// A connection for one attempt, whose marks begin with it.
+    async fn acquire(
+        &self,
+        provider: &Provider,
+        underway: &mut Underway,
+        fresh: bool,
+    ) -> Result<Lease<RequestBody>, Failure> {
+        let open = &mut underway.open;
+        let core = open.core();
+        // An upgrade has no room in HTTP/2.
+        let wanted = Wanted { http1_only: underway.upgrade.is_some(), fresh };
+        let lease_wanted = self.shared.clock.now();
+        if let Some(lease) = provider.pool.at_hand(core, wanted) {
+            if let Some(exchange) = open.exchange() {
+                exchange.attempt(lease_wanted, None);
+            }
+            return Ok(lease);
+        }
+        let dialled = Dialled::default();
+        if let Some(exchange) = open.exchange() {
+            exchange.attempt(lease_wanted, Some(&dialled));
+        }
+        // Boxed: few wait for one, and all would have room for it.
+        let acquired = Box::pin(within(underway.total_at, provider.pool.acquire(core, wanted, &dialled)));
+        match acquired.await {
+            Some(Ok(lease)) => Ok(lease),
+            Some(Err(error)) => Err(Failure::Unreachable(error)),
+            None => Err(Failure::TimedOut(Limit::Total)),
         }
     }
 
@@ -375,8 +423,8 @@ impl Gateway {
         seen.method = Some(parts.method.clone());
         seen.path = Some(parts.uri.path()).filter(|path| !path.is_empty()).map(|path| kept(path).to_owned());
         seen.connection.client_version = Some(parts.version);
-        seen.trace_id = forward::trace_id(&parts.headers);
-        seen.client_sent = forward::client_sent(&parts.headers, seen.time);
+        let told = forward::told(&parts.headers, seen.time);
+        (seen.trace_id, seen.client_sent) = (told.trace_id, told.client_sent);
         let session = self.session_header.as_ref().and_then(|name| parts.headers.get(name));
         seen.session = session.and_then(|value| value.to_str().ok()).map(|value| kept(value).to_owned());
     }
@@ -390,14 +438,33 @@ fn kept(text: &str) -> &str {
 }
 
 /// Makes the request's body ask for usage, if it streams and does not say. Fails with the answer to a broken body.
-async fn ask_for_usage(tap: &mut RequestTap, parts: &mut request::Parts, open: &mut Open) -> Result<(), Own> {
-    if let Some(length) = tap.ask_for_usage().await.map_err(own::bad_body)? {
-        forward::set_length(&mut parts.headers, length);
-        if let Some(exchange) = open.exchange() {
+async fn ask_for_usage(underway: &mut Underway, request: &mut Request<RequestBody>) -> Result<(), Own> {
+    let asked = within(underway.total_at, request.body_mut().ask_for_usage()).await;
+    let asked = asked.ok_or_else(|| Failure::TimedOut(Limit::Total).own(underway.open.upload()))?;
+    if let Some(length) = asked.map_err(own::bad_body)? {
+        forward::set_length(request.headers_mut(), length);
+        if let Some(exchange) = underway.open.exchange() {
             exchange.seen().flags.asked_for_usage = true;
         }
     }
     Ok(())
+}
+
+/// The request as it goes up by this connection, whose writes had been pending for so long.
+fn aimed(
+    request: Request<RequestBody>,
+    path: &PathAndQuery,
+    provider: &Provider,
+    lease: &Lease<RequestBody>,
+    pending: Nanos,
+) -> Request<RequestBody> {
+    let (mut parts, mut body) = request.into_parts();
+    forward::aim(&mut parts, path, &provider.config, lease.version());
+    if lease.version() != Version::HTTP_2 && !body.is_end_stream() && body.size_hint().exact().is_none() {
+        forward::frame_in_chunks(&mut parts.headers);
+    }
+    body.attach(Arc::clone(&lease.stats), pending, lease.version());
+    Request::from_parts(parts, body)
 }
 
 /// Adds to the head of an upstream's answer what its route says.
@@ -418,7 +485,7 @@ fn switch(
     lease: Lease<RequestBody>,
     watched: Option<Watched>,
     adds: Adds,
-) -> Response<ResponseTap> {
+) -> Response<ResponseBody> {
     let upstream = if let Either::Left(body) = &mut body { body.take_upgrade() } else { None };
     let (Some(client), Some(upstream)) = (client, upstream) else {
         return answer(open, own::switched_unasked(), adds);
@@ -430,18 +497,51 @@ fn switch(
     add(&mut parts.headers, adds, &open);
     // Ends with its connections, or with the shutdown's deadline.
     tokio::spawn(tunnel::run(client, upstream, open, lease, watched));
-    Response::from_parts(parts, ResponseTap::own(bytes::Bytes::new(), None))
+    let mut tap = Box::new(ResponseTap::own(bytes::Bytes::new(), None));
+    tap.came_with(body.take_head());
+    Response::from_parts(parts, tap)
 }
 
-/// How a request goes up.
-#[derive(Clone, Copy)]
-struct Way<'a> {
-    path: &'a PathAndQuery,
-    /// It asks to leave HTTP, for which HTTP/2 has no room.
-    http1_only: bool,
-    /// Where a 1xx is told.
-    gate: &'a Continue,
+/// What goes up, or the answer that the gateway gives instead.
+type Begun = Result<(Box<Underway>, Box<Request<RequestBody>>), Box<Response<ResponseBody>>>;
+
+/// An exchange whose request goes up.
+struct Underway {
+    open: Open,
+    /// Where it goes, by its place.
+    provider: usize,
+    path: PathAndQuery,
+    /// It asks to leave HTTP.
+    upgrade: Option<Upgrade>,
+    interim: Interim,
     total_at: Option<tokio::time::Instant>,
+    /// What the client speaks.
+    client: Version,
+    /// To a HEAD no body comes.
+    to_head: bool,
+    /// Absent if its route does not observe.
+    recognised: Option<Recognised>,
+    /// Its body may be made to ask for usage.
+    asks_for_usage: bool,
+    adds: Adds,
+}
+
+/// Where a 1xx of the upstream's is told. It has no way to the client but the 100, which opens the request's body.
+struct Interim {
+    /// Absent if nobody waits for a 100.
+    gate: Option<Arc<Continue>>,
+    /// A 1xx other than 100 came and was dropped.
+    dropped: AtomicBool,
+}
+
+impl Interim {
+    fn informed(&self, status: StatusCode) {
+        if status != StatusCode::CONTINUE {
+            self.dropped.store(true, Ordering::Release);
+        } else if let Some(gate) = &self.gate {
+            gate.open();
+        }
+    }
 }
 
 /// Why one sending of a request was not answered.

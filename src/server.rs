@@ -108,12 +108,9 @@ impl Server {
             head_bytes: limits.max_head_bytes,
             headers: limits.max_headers,
         };
-        // Boxed, to be gone once the head is there: a connection's task would have room for its future (4 KiB) as long as it
-        // lives.
-        let service = |request: http::Request<_>| {
-            let (gateway, downstream) = (Arc::clone(gateway), Arc::clone(&downstream));
-            Box::pin(async move { gateway.call(downstream, request.map(Either::Left)).await })
-        };
+        // Boxed, to be gone once the head is there: a connection's task would have room for its future as long as it lives.
+        let service =
+            |request: http::Request<_>| Box::pin(Arc::clone(gateway).call(&downstream, request.map(Either::Left)));
         match http1::serve(io, read, limits, asked_to(&mut stop), service).await {
             Ended::Refused(status) => gateway.refused_head(&downstream, status),
             ended => tracing::debug!(?ended, "a client's connection ended"),
@@ -124,8 +121,8 @@ impl Server {
         let gateway = &self.gateway;
         downstream.stats.carries_many();
         let service = service_fn(|request: http::Request<_>| {
-            let (gateway, downstream) = (Arc::clone(gateway), Arc::clone(&downstream));
-            Box::pin(async move { Ok::<_, Infallible>(gateway.call(downstream, request.map(Either::Right)).await) })
+            let call = Arc::clone(gateway).call(&downstream, request.map(Either::Right));
+            Box::pin(async move { Ok::<_, Infallible>(call.await) })
         });
         let begun = Begun::default();
         let connection = http2(gateway.limits(), begun.clone()).serve_connection(TokioIo::new(io), service);

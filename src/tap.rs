@@ -27,6 +27,7 @@ pub use self::{
 use crate::{
     clock::{Nanos, Stamp},
     exchange::{Cause, Exchange},
+    http1::Outgoing,
     net::{ConnStats, STALL},
     observation::Limit,
     upstream::{AnswerBody, Lease},
@@ -47,6 +48,8 @@ pub struct ResponseTap<B = AnswerBody<RequestBody>> {
     stalls: u32,
     /// The client's connection carries many exchanges at once.
     multiplexed: bool,
+    /// As it came, if by HTTP/1.1.
+    head: Option<Bytes>,
     /// The body has a length, and goes to a client of HTTP/1.
     fills: bool,
     /// The body ends with its connection: only then does the connection's end say when.
@@ -137,6 +140,7 @@ impl<B: Body<Data = Bytes>> ResponseTap<B> {
             stalls: client.stalls(),
             upstream: Some(stats),
             multiplexed: open.downstream.multiplexed(),
+            head: None,
             fills: !open.downstream.multiplexed() && inner.size_hint().exact().is_some(),
             source: Source::Upstream(inner),
             open: Some(open),
@@ -156,6 +160,11 @@ impl<B: Body<Data = Bytes>> ResponseTap<B> {
         self.until_close = true;
     }
 
+    /// The answer came with this head.
+    pub fn came_with(&mut self, head: Option<Bytes>) {
+        self.head = head;
+    }
+
     /// An answer of the gateway's own.
     pub fn own(body: Bytes, open: Option<Open>) -> Self {
         if let Some(open) = open {
@@ -171,6 +180,7 @@ impl<B: Body<Data = Bytes>> ResponseTap<B> {
             handed_on: 0,
             is_unwatched: false,
             multiplexed: false,
+            head: None,
             fills: false,
             failure: None,
             stalls: 0,
@@ -331,6 +341,18 @@ impl<B: Body<Data = Bytes>> ResponseTap<B> {
 }
 
 type PolledFrame = Poll<Option<Result<Frame<Bytes>, BodyError>>>;
+
+/// A response's body as it is sent. Boxed: it is handed on a few times, and a connection's task has room for it as often.
+pub type ResponseBody = Box<ResponseTap>;
+
+impl<B> Outgoing for Box<ResponseTap<B>>
+where
+    B: Body<Data = Bytes, Error: Into<BodyError>> + Send + Unpin + 'static,
+{
+    fn take_head(&mut self) -> Option<Bytes> {
+        self.head.take()
+    }
+}
 
 impl<B> Body for ResponseTap<B>
 where

@@ -22,7 +22,6 @@ use streamgauge::{
     record::{Marked, Recorder, UpstreamHandles},
     timeline::Timeline,
     upload::Upload,
-    upstream::Dialled,
 };
 
 use crate::median;
@@ -135,7 +134,7 @@ impl Bench {
         black_box((forward::ambiguity(&parts), forward::is_upgrade(&parts), http1::expects_continue(&parts.headers)));
 
         let mut scan = RequestScan::new(recognised, &parts);
-        exchange.attempt(at(20), &Dialled::default());
+        exchange.attempt(at(20), None);
         exchange.leased(at(30), true, false);
         forward::aim(&mut parts, &self.path, &self.upstream, Version::HTTP_11);
         black_box(parts);
@@ -178,8 +177,8 @@ impl Bench {
         seen.method = Some(parts.method.clone());
         seen.path = Some(parts.uri.path().to_owned());
         seen.connection.client_version = Some(parts.version);
-        seen.trace_id = forward::trace_id(&parts.headers);
-        seen.client_sent = forward::client_sent(&parts.headers, seen.time);
+        let told = forward::told(&parts.headers, seen.time);
+        (seen.trace_id, seen.client_sent) = (told.trace_id, told.client_sent);
         seen.upstream = Some(Arc::clone(&self.upstream.name));
         let upload = Arc::new(Upload::default());
         let (recorder, handles) = (Arc::clone(&self.recorder), Some(Arc::clone(&self.handles)));

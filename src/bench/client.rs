@@ -27,6 +27,7 @@ use crate::{
     error::Stage,
     exchange::{Answered, Cause, Exchange},
     forward,
+    http1::Outgoing,
     net::ConnStats,
     observation::{ExchangeId, Limit, Observation, Outcome},
     proxy::Gateway,
@@ -236,7 +237,7 @@ async fn drive(target: &Target, mut request: Request<Payload>, open: &mut Open, 
     let (response, mut lease) = loop {
         let dialled = Dialled::default();
         if let Some(exchange) = open.exchange() {
-            exchange.attempt(clock.now(), &dialled);
+            exchange.attempt(clock.now(), Some(&dialled));
         }
         let acquired = target.pool.acquire(0, Wanted { http1_only: false, fresh }, &dialled).await;
         let mut lease = match acquired {
@@ -368,6 +369,8 @@ impl fmt::Debug for Payload {
 
 /// HTTP/2 asks for the next piece when there is room for it: in pieces the last hand-over is nearer to the departure.
 const PIECE: usize = 16 * 1024;
+
+impl Outgoing for Payload {}
 
 impl Body for Payload {
     type Data = Bytes;

@@ -8,6 +8,7 @@ use std::{
 
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
+use http_body_util::Either;
 use tokio::sync::oneshot;
 
 use super::{
@@ -20,11 +21,23 @@ use super::{
 pub trait Outgoing:
     Body<Data = Bytes, Error: Into<Box<dyn std::error::Error + Send + Sync>>> + Send + Unpin + 'static
 {
+    /// The head of its message as it came, by which names are spelled where they go on; absent if it came by no HTTP/1.1, and
+    /// once it was taken.
+    fn take_head(&mut self) -> Option<Bytes> {
+        None
+    }
 }
 
-impl<B> Outgoing for B where
-    B: Body<Data = Bytes, Error: Into<Box<dyn std::error::Error + Send + Sync>>> + Send + Unpin + 'static
-{
+impl Outgoing for NoUpload {}
+
+/// A body that came by HTTP/1.1, or by HTTP/2.
+impl<B: Outgoing> Outgoing for Either<Incoming<B>, hyper::body::Incoming> {
+    fn take_head(&mut self) -> Option<Bytes> {
+        match self {
+            Self::Left(body) => body.head.take(),
+            Self::Right(_) => None,
+        }
+    }
 }
 
 /// A message's body, read from its connection when it is polled.
@@ -39,6 +52,7 @@ pub struct Incoming<B = NoUpload> {
     has_ended: bool,
     upload: Option<Box<Sending<B>>>,
     upgrade: Option<Upgrade>,
+    head: Option<Bytes>,
 }
 
 /// Nothing goes up with the body: it is a request's own.
@@ -70,13 +84,13 @@ impl<B> std::fmt::Debug for Incoming<B> {
 }
 
 impl<B: Outgoing> Incoming<B> {
-    /// The body under way on this connection.
-    pub(super) fn new(link: &Link, upload: Option<Box<Sending<B>>>, upgrade: Option<Upgrade>) -> Self {
+    /// The body under way on this connection, behind this head.
+    pub(super) fn new(link: &Link, head: Bytes, upload: Option<Box<Sending<B>>>, upgrade: Option<Upgrade>) -> Self {
         let mut wire = lock(link);
         let (left, has_ended) = (wire.decoder.left(), wire.is_read());
         wire.has_reader = !has_ended;
         drop(wire);
-        Self { link: Arc::clone(link), left, has_ended, upload, upgrade }
+        Self { link: Arc::clone(link), left, has_ended, upload, upgrade, head: Some(head) }
     }
 
     /// How the connection leaves HTTP; absent if it was not asked to, or does not.

@@ -8,7 +8,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use http::{Request, Response, StatusCode};
+use http::{Method, Request, Response, StatusCode};
 
 use super::{
     Error, Incoming, Outgoing,
@@ -63,6 +63,11 @@ impl Connection {
         !lock(&self.link).is_idle(&mut Context::from_waker(Waker::noop()))
     }
 
+    /// Whether the last exchange has ended, and may be followed by another. What has come since is not looked at.
+    pub fn is_at_rest(&self) -> bool {
+        lock(&self.link).is_at_rest()
+    }
+
     /// Sends a request; the answer comes when its head has, whether the request has left by then or not. `informed` is told
     /// of each 1xx before it.
     ///
@@ -71,27 +76,22 @@ impl Connection {
     ///
     /// # Cancel safety
     /// Dropping the future leaves the connection in the middle of an exchange: it [is closed](Self::is_closed) then.
-    pub async fn send<B: Outgoing>(
-        &self,
+    pub fn send<'a, B: Outgoing>(
+        &'a self,
         request: Request<B>,
-        informed: impl Fn(StatusCode),
-    ) -> Result<Response<Incoming<B>>, Unanswered<B>> {
-        let is_idle = poll_fn(|cx| {
-            let mut wire = lock(&self.link);
-            let is_idle = wire.is_idle(cx);
-            wire.is_sending |= is_idle;
-            Poll::Ready(is_idle)
-        });
-        if !is_idle.await {
-            return Err(Unanswered { request: Some(Box::new(request)), error: Error::Closed });
-        }
-        let (parts, body) = request.into_parts();
-        let mut out = Out::default();
-        let encoder = head::write_request(out.gather(), &parts, Size::of(&body));
-        let mut upload = Some(Sending::new(body, encoder, out)?);
+        informed: impl Fn(StatusCode) + Unpin + 'a,
+    ) -> impl Future<Output = Result<Response<Incoming<B>>, Unanswered<B>>> + Unpin + 'a {
+        // What is needed of the request until its answer comes, and no more: there is room for it in every exchange.
+        let (mut upload, method, mut refused) = match self.depart(request) {
+            Ok((sending, method)) => (Some(sending), method, None),
+            Err(unanswered) => (None, Method::default(), Some(unanswered)),
+        };
         let mut failed = None;
         let mut seen = 0;
-        let answer = poll_fn(|cx| {
+        poll_fn(move |cx| {
+            if let Some(refused) = refused.take() {
+                return Poll::Ready(Err(refused));
+            }
             if let Some(sending) = &mut upload {
                 match sending.poll(&self.link, cx) {
                     Poll::Pending => {}
@@ -99,7 +99,7 @@ impl Connection {
                         upload = None;
                         lock(&self.link).is_sending = false;
                     }
-                    Poll::Ready(Err(error @ Error::Body(_))) => return Poll::Ready(Err(error)),
+                    Poll::Ready(Err(error @ Error::Body(_))) => return Poll::Ready(Err(error.into())),
                     Poll::Ready(Err(error)) => {
                         // It may have been answered before it hung up.
                         upload = None;
@@ -107,31 +107,53 @@ impl Connection {
                     }
                 }
             }
-            self.poll_head(cx, &parts.method, &mut seen, &informed)
-        });
-        let ResponseHead { parts, decoder, length, keeps_alive } = match answer.await {
-            Ok(head) => head,
-            Err(error) => return Err(failed.unwrap_or(error).into()),
+            Poll::Ready(match ready!(self.poll_head(cx, &method, &mut seen, &informed)) {
+                Ok(head) => Ok(self.answered(head, upload.take())),
+                Err(error) => Err(failed.take().unwrap_or(error).into()),
+            })
+        })
+    }
+
+    /// Makes a request ready to leave, if this connection can carry it.
+    fn depart<B: Outgoing>(&self, request: Request<B>) -> Result<(Sending<B>, Method), Unanswered<B>> {
+        let is_idle = {
+            let mut wire = lock(&self.link);
+            let is_idle = wire.is_idle(&mut Context::from_waker(Waker::noop()));
+            wire.is_sending |= is_idle;
+            is_idle
         };
-        let upgrade = {
+        if !is_idle {
+            return Err(Unanswered { request: Some(Box::new(request)), error: Error::Closed });
+        }
+        let (parts, mut body) = request.into_parts();
+        let mut out = Out::default();
+        let came = body.take_head().unwrap_or_default();
+        let encoder = head::write_request(out.gather(), &parts, &came, Size::of(&body));
+        Ok((Sending::new(body, encoder, out)?, parts.method))
+    }
+
+    /// The answer with this head, while what is left of the request goes up.
+    fn answered<B: Outgoing>(&self, head: ResponseHead, upload: Option<Sending<B>>) -> Response<Incoming<B>> {
+        let ResponseHead { parts, decoder, length, keeps_alive } = head;
+        let (came, upgrade) = {
             let mut wire = lock(&self.link);
             let decoder = decoder.unwrap_or(Decoder::Done);
             let is_switch = parts.status == StatusCode::SWITCHING_PROTOCOLS;
             wire.is_last = !keeps_alive || is_switch || matches!(decoder, Decoder::UntilClose);
-            wire.begin(length, decoder);
-            is_switch.then(|| Upgrade::Now(wire.upgrade()))
+            let came = wire.begin(length, decoder);
+            (came, is_switch.then(|| Upgrade::Now(wire.upgrade())))
         };
-        let mut body = Incoming::new(&self.link, upload.map(Box::new), upgrade);
+        let mut body = Incoming::new(&self.link, came, upload.map(Box::new), upgrade);
         if http_body::Body::is_end_stream(&body) {
             body.let_upload_end();
         }
-        Ok(Response::from_parts(parts, body))
+        Response::from_parts(parts, body)
     }
 
     fn poll_head(
         &self,
         cx: &mut Context<'_>,
-        method: &http::Method,
+        method: &Method,
         seen: &mut usize,
         informed: &impl Fn(StatusCode),
     ) -> Poll<Result<ResponseHead, Error>> {

@@ -51,13 +51,15 @@ impl Out {
         &mut self.gathered
     }
 
-    fn append(&mut self, bytes: Bytes, tail: &'static [u8]) {
+    fn append(&mut self, lead: &[u8], bytes: Bytes, tail: &'static [u8]) {
+        let gathered = self.gather();
         if bytes.len() < LARGE {
-            let gathered = self.gather();
+            gathered.reserve(lead.len() + bytes.len() + tail.len());
+            gathered.extend_from_slice(lead);
             gathered.extend_from_slice(&bytes);
             gathered.extend_from_slice(tail);
         } else {
-            self.gather();
+            gathered.extend_from_slice(lead);
             (self.large, self.tail) = (bytes, tail);
         }
     }
@@ -137,16 +139,16 @@ impl Encoder {
         match self {
             _ if bytes.is_empty() => {}
             Self::Nothing => {}
-            Self::UntilClose => out.append(bytes, b""),
+            Self::UntilClose => out.append(b"", bytes, b""),
             Self::Length(left) => {
                 // What is beyond the length that was promised would be the next message's.
                 let size = usize::try_from(*left).unwrap_or(usize::MAX).min(bytes.len());
                 *left -= size as u64;
-                out.append(bytes.slice(..size), b"");
+                out.append(b"", bytes.slice(..size), b"");
             }
             Self::Chunked(_) => {
-                push_size(out.gather(), bytes.len());
-                out.append(bytes, b"\r\n");
+                let mut line = [0; SIZE_LINE];
+                out.append(size_line(bytes.len(), &mut line), bytes, b"\r\n");
             }
         }
     }
@@ -183,13 +185,19 @@ impl Encoder {
     }
 }
 
-/// A chunk's size line.
-fn push_size(out: &mut Vec<u8>, size: usize) {
-    let digits = (usize::BITS - (size | 1).leading_zeros()).div_ceil(4);
-    for at in (0..digits).rev() {
-        out.push(b"0123456789ABCDEF"[(size >> (4 * at)) & 0xf]);
+/// Room for the longest size line.
+const SIZE_LINE: usize = size_of::<usize>() * 2 + 2;
+
+/// A chunk's size line, written at the end of `line`.
+fn size_line(size: usize, line: &mut [u8; SIZE_LINE]) -> &[u8] {
+    line[SIZE_LINE - 2..].copy_from_slice(b"\r\n");
+    let (mut at, mut rest) = (SIZE_LINE - 2, size);
+    while at > 0 && (rest > 0 || at == SIZE_LINE - 2) {
+        at -= 1;
+        line[at] = b"0123456789ABCDEF"[rest & 0xf];
+        rest >>= 4;
     }
-    out.extend_from_slice(b"\r\n");
+    &line[at..]
 }
 
 #[cfg(test)]
@@ -199,9 +207,7 @@ mod tests {
     #[test]
     fn a_chunks_size_is_hexadecimal() {
         for size in [1, 9, 10, 15, 16, 255, 256, 4096, 65_535, 1 << 20, usize::MAX] {
-            let mut line = Vec::new();
-            push_size(&mut line, size);
-            assert_eq!(line, format!("{size:X}\r\n").as_bytes());
+            assert_eq!(size_line(size, &mut [0; SIZE_LINE]), format!("{size:X}\r\n").as_bytes());
         }
     }
 }

@@ -11,17 +11,13 @@ use http::{
 use httparse::Status;
 use hyper::ext::ReasonPhrase;
 
-use super::{Error, decode::Decoder, encode::Encoder};
+use super::{Error, decode::Decoder, encode::Encoder, names::name as known};
 
 /// The longest URI that is taken.
 const LONGEST_URI: usize = u16::MAX as usize - 1;
 
 /// Headers that there is room for without asking for memory.
 const USUAL: usize = 100;
-
-/// How the names of a head were spelled, line by line.
-#[derive(Clone)]
-struct Spelling(Vec<Bytes>);
 
 /// A request's head, and what it says of the connection.
 pub(super) struct RequestHead {
@@ -33,6 +29,7 @@ pub(super) struct RequestHead {
     /// The client waits for a 100.
     pub(super) expects: bool,
     pub(super) may_upgrade: bool,
+    pub(super) takes_trailers: bool,
 }
 
 /// A response's head, and what it says of the connection.
@@ -94,18 +91,14 @@ pub(super) fn request(input: &Bytes, most_headers: usize, most: usize) -> Result
     parts.uri = Uri::from_maybe_shared(input.slice_ref(path.as_bytes())).map_err(|_| Refusal::Bad)?;
     let is_11 = version == 1;
     parts.version = if is_11 { Version::HTTP_11 } else { Version::HTTP_10 };
-    let (headers, spelling) = headers(input, parsed.headers).map_err(|()| Refusal::Bad)?;
-    parts.headers = headers;
+    parts.headers = headers(input, parsed.headers).map_err(|()| Refusal::Bad)?;
+    let says = Says::of(&parts.headers);
 
-    let (mut decoder, mut keeps_alive) = (Decoder::Done, keeps_alive(&parts.headers, is_11));
+    let (mut decoder, mut keeps_alive) = (Decoder::Done, says.keeps_alive(is_11));
     // RFC 9112 §6.3. Whatever two servers could read in two ways is refused, a length that is none also where chunks count.
-    let body_length = if parts.headers.contains_key(CONTENT_LENGTH) {
-        Some(length_of(&parts.headers).ok_or(Refusal::Bad)?)
-    } else {
-        None
-    };
-    if parts.headers.contains_key(TRANSFER_ENCODING) {
-        if !is_11 || !ends_chunked(&parts.headers) {
+    let body_length = says.length.map_err(|()| Refusal::Bad)?;
+    if says.has_coding {
+        if !is_11 || !says.ends_chunked {
             return Err(Refusal::Bad);
         }
         decoder = Decoder::chunked(most_headers);
@@ -115,12 +108,13 @@ pub(super) fn request(input: &Bytes, most_headers: usize, most: usize) -> Result
         }
     } else if let Some(body_length) = body_length {
         decoder = Decoder::length(body_length);
-        said_once(&mut parts.headers);
+        if says.lengths > 1 {
+            said_once(&mut parts.headers);
+        }
     }
-    let expects = expects_continue(&parts.headers);
-    let may_upgrade = is_11 && (parts.headers.contains_key(UPGRADE) || parts.method == Method::CONNECT);
-    parts.extensions.insert(spelling);
-    Ok(Some(RequestHead { parts, decoder, length, keeps_alive, expects, may_upgrade }))
+    let (expects, takes_trailers) = (says.expects, says.takes_trailers);
+    let may_upgrade = is_11 && (says.has_upgrade || parts.method == Method::CONNECT);
+    Ok(Some(RequestHead { parts, decoder, length, keeps_alive, expects, may_upgrade, takes_trailers }))
 }
 
 /// A response's head, to a request with this method; absent while it is not whole.
@@ -158,31 +152,32 @@ pub(super) fn response(
     {
         parts.extensions.insert(reason);
     }
-    let (headers, spelling) =
-        headers(input, parsed.headers).map_err(|()| Error::Malformed("invalid HTTP header parsed"))?;
-    parts.headers = headers;
-    let decoder = ended_by(&parts, method, most_headers)?;
-    let keeps_alive = keeps_alive(&parts.headers, is_11);
-    parts.extensions.insert(spelling);
+    parts.headers = headers(input, parsed.headers).map_err(|()| Error::Malformed("invalid HTTP header parsed"))?;
+    let says = Says::of(&parts.headers);
+    let decoder = ended_by(&parts, says, method, most_headers)?;
+    let keeps_alive = says.keeps_alive(is_11);
     Ok(Some(ResponseHead { parts, decoder, length, keeps_alive }))
 }
 
 /// RFC 9112 §6.3.
-fn ended_by(parts: &response::Parts, method: &Method, most_headers: usize) -> Result<Option<Decoder>, Error> {
+fn ended_by(
+    parts: &response::Parts,
+    says: Says,
+    method: &Method,
+    most_headers: usize,
+) -> Result<Option<Decoder>, Error> {
+    let length = says.length.map_err(|()| Error::Malformed("invalid content-length parsed"));
     Ok(Some(match parts.status.as_u16() {
         101 | 204 | 304 => Decoder::Done,
         100..=199 => return Ok(None),
         _ if *method == Method::HEAD => Decoder::Done,
-        _ if parts.headers.contains_key(TRANSFER_ENCODING) => {
+        _ if says.has_coding => {
             if parts.version == Version::HTTP_10 {
                 return Err(Error::Malformed("unexpected transfer-encoding parsed"));
             }
-            if ends_chunked(&parts.headers) { Decoder::chunked(most_headers) } else { Decoder::UntilClose }
+            if says.ends_chunked { Decoder::chunked(most_headers) } else { Decoder::UntilClose }
         }
-        _ if parts.headers.contains_key(CONTENT_LENGTH) => {
-            Decoder::length(length_of(&parts.headers).ok_or(Error::Malformed("invalid content-length parsed"))?)
-        }
-        _ => Decoder::UntilClose,
+        _ => length?.map_or(Decoder::UntilClose, Decoder::length),
     }))
 }
 
@@ -198,26 +193,28 @@ fn room<'a, 'b>(
     many
 }
 
-fn headers(input: &Bytes, lines: &[httparse::Header<'_>]) -> Result<(HeaderMap, Spelling), ()> {
+fn headers(input: &Bytes, lines: &[httparse::Header<'_>]) -> Result<HeaderMap, ()> {
     let mut headers = HeaderMap::with_capacity(lines.len());
-    let mut spelling = Vec::with_capacity(lines.len());
     for line in lines {
-        let name = HeaderName::from_bytes(line.name.as_bytes()).map_err(drop)?;
+        let name = known(line.name.as_bytes()).map_err(drop)?;
         let value = if line.value.is_empty() {
             HeaderValue::from_static("")
         } else {
             HeaderValue::from_maybe_shared(input.slice_ref(line.value)).map_err(drop)?
         };
         headers.append(name, value);
-        spelling.push(input.slice_ref(line.name.as_bytes()));
     }
-    Ok((headers, Spelling(spelling)))
+    Ok(headers)
 }
 
 /// The words of a header that is a list (RFC 9110 §5.6.1), of all its lines.
 pub fn tokens<'a>(headers: &'a HeaderMap, name: &HeaderName) -> impl Iterator<Item = &'a str> {
-    let values = headers.get_all(name).iter().filter_map(|value| value.to_str().ok());
-    values.flat_map(|value| value.split(',')).map(str::trim).filter(|token| !token.is_empty())
+    headers.get_all(name).iter().flat_map(words)
+}
+
+/// Those of one line. What can't be read has none.
+pub fn words(value: &HeaderValue) -> impl Iterator<Item = &str> {
+    value.to_str().unwrap_or_default().split(',').map(str::trim).filter(|word| !word.is_empty())
 }
 
 /// Whether a request waits for a 100 before it sends its body.
@@ -225,40 +222,92 @@ pub fn expects_continue(headers: &HeaderMap) -> bool {
     headers.get(EXPECT).is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"100-continue"))
 }
 
-fn keeps_alive(headers: &HeaderMap, is_11: bool) -> bool {
-    let says = |word: &str| tokens(headers, &CONNECTION).any(|token| token.eq_ignore_ascii_case(word));
-    !says("close") && (is_11 || says("keep-alive"))
+/// What a head says of its connection, and of how its body is framed. By one walk: each look-up of a name hashes it.
+#[derive(Clone, Copy, Debug)]
+struct Says {
+    /// The length that all `Content-Length`s agree on; absent without any, an error if one is none or another.
+    length: Result<Option<u64>, ()>,
+    /// `Content-Length`s.
+    lengths: usize,
+    /// There is a `Transfer-Encoding`.
+    has_coding: bool,
+    /// The last transfer coding is `chunked`. What can't be read is none.
+    ends_chunked: bool,
+    /// There is a `Connection`.
+    has_connection: bool,
+    /// It says `close`.
+    closes: bool,
+    /// It says `keep-alive`.
+    keeps: bool,
+    /// There is an `Upgrade`.
+    has_upgrade: bool,
+    /// A request takes trailers in its answer.
+    takes_trailers: bool,
+    /// A request waits for a 100 before it sends its body.
+    expects: bool,
 }
 
-/// The last transfer coding is `chunked`. What can't be read is none.
-fn ends_chunked(headers: &HeaderMap) -> bool {
-    let last = headers.get_all(TRANSFER_ENCODING).iter().next_back().and_then(|value| value.to_str().ok());
-    let coding = last.and_then(|value| value.rsplit(',').next());
-    coding.is_some_and(|coding| coding.trim().eq_ignore_ascii_case("chunked"))
-}
-
-/// The length that all `Content-Length`s agree on.
-fn length_of(headers: &HeaderMap) -> Option<u64> {
-    let mut length = None;
-    for value in headers.get_all(CONTENT_LENGTH) {
-        let digits = value.as_bytes();
-        if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
-            return None;
+impl Says {
+    /// What these headers say.
+    fn of(headers: &HeaderMap) -> Self {
+        let mut says = Self {
+            length: Ok(None),
+            lengths: 0,
+            has_coding: false,
+            ends_chunked: false,
+            has_connection: false,
+            closes: false,
+            keeps: false,
+            has_upgrade: false,
+            takes_trailers: false,
+            expects: false,
+        };
+        let mut expectations = 0;
+        for (name, value) in headers {
+            if *name == CONTENT_LENGTH {
+                says.lengths += 1;
+                says.length = says.length.and_then(|length| agreed(length, value).ok_or(()).map(Some));
+            } else if *name == TRANSFER_ENCODING {
+                says.has_coding = true;
+                let last = value.to_str().ok().and_then(|value| value.rsplit(',').next());
+                says.ends_chunked = last.is_some_and(|coding| coding.trim().eq_ignore_ascii_case("chunked"));
+            } else if *name == CONNECTION {
+                says.has_connection = true;
+                for word in words(value) {
+                    says.closes |= word.eq_ignore_ascii_case("close");
+                    says.keeps |= word.eq_ignore_ascii_case("keep-alive");
+                }
+            } else if *name == UPGRADE {
+                says.has_upgrade = true;
+            } else if *name == TE {
+                says.takes_trailers |= words(value).any(|word| word.eq_ignore_ascii_case("trailers"));
+            } else if *name == EXPECT {
+                says.expects |= expectations == 0 && value.as_bytes().eq_ignore_ascii_case(b"100-continue");
+                expectations += 1;
+            }
         }
-        let one: u64 = value.to_str().ok()?.parse().ok()?;
-        if length.is_some_and(|length| length != one) || one == u64::MAX {
-            return None;
-        }
-        length = Some(one);
+        says
     }
-    length
+
+    const fn keeps_alive(&self, is_11: bool) -> bool {
+        !self.closes && (is_11 || self.keeps)
+    }
+}
+
+/// The length that a line says, if those before it (there may be none) said no other.
+fn agreed(before: Option<u64>, line: &HeaderValue) -> Option<u64> {
+    let digits = line.as_bytes();
+    if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
+        return None;
+    }
+    let one: u64 = line.to_str().ok()?.parse().ok()?;
+    let agrees = before.is_none_or(|length| length == one);
+    (agrees && one != u64::MAX).then_some(one)
 }
 
 /// Of several lengths that are alike one is enough.
 fn said_once(headers: &mut HeaderMap) {
-    if headers.get_all(CONTENT_LENGTH).iter().nth(1).is_some()
-        && let Some(first) = headers.get(CONTENT_LENGTH).cloned()
-    {
+    if let Some(first) = headers.get(CONTENT_LENGTH).cloned() {
         headers.insert(CONTENT_LENGTH, first);
     }
 }
@@ -266,44 +315,79 @@ fn said_once(headers: &mut HeaderMap) {
 /// Writes lines of headers, each name as it was spelled where its message came from.
 struct Lines<'a> {
     out: &'a mut Vec<u8>,
-    spelling: &'a [Bytes],
+    /// The head that came; empty if there was none.
+    came: &'a [u8],
     /// What stands before an empty value.
     bare: &'static [u8],
-    /// Where the newest name stood first, and last.
+    /// Behind the lines that came where the newest name stood first, and last.
     first: usize,
     last: usize,
 }
 
 impl<'a> Lines<'a> {
-    fn new(out: &'a mut Vec<u8>, extensions: &'a http::Extensions, bare: &'static [u8]) -> Self {
-        let spelling = extensions.get::<Spelling>().map_or(&[][..], |spelling| &spelling.0);
-        Self { out, spelling, bare, first: 0, last: 0 }
-    }
-
-    const fn colon(&self, value: &[u8]) -> &'static [u8] {
-        if value.is_empty() { self.bare } else { b": " }
+    fn new(out: &'a mut Vec<u8>, came: &'a [u8], bare: &'static [u8]) -> Self {
+        // Behind the line that is no header.
+        let first = memchr::memchr(b'\n', came).map_or(came.len(), |end| end + 1);
+        Self { out, came, bare, first, last: first }
     }
 
     /// A line. `again`: the line before had the same name.
     fn line(&mut self, name: &HeaderName, again: bool, value: &[u8]) {
         let name = name.as_str().as_bytes();
         let from = if again { self.last } else { self.first };
-        // Names mostly come in the order they stood in; one that was moved is found from the beginning.
-        let rest = self.spelling.iter().enumerate().skip(from);
-        let mut all = rest.chain(self.spelling.iter().enumerate().take(if again { 0 } else { from }));
-        match all.find(|(_, spelled)| spelled.eq_ignore_ascii_case(name)) {
-            Some((at, spelled)) => {
-                self.out.extend_from_slice(spelled);
-                self.last = at + 1;
-                if !again {
-                    self.first = at + 1;
-                }
+        if let Some(line) = untouched(self.came.get(from..).unwrap_or_default(), name, value) {
+            self.out.extend_from_slice(line);
+            self.last = from + line.len();
+            if !again {
+                self.first = self.last;
             }
-            None => self.out.extend_from_slice(name),
+            return;
         }
-        self.out.extend_from_slice(self.colon(value));
-        self.out.extend_from_slice(value);
-        self.out.extend_from_slice(b"\r\n");
+        // Names mostly come in the order they stood in; one that was moved is found from the beginning.
+        let found = spelled(self.came, name, from).or_else(|| if again { None } else { spelled(self.came, name, 0) });
+        let spelled = match found {
+            Some((spelled, next)) => {
+                self.last = next;
+                if !again {
+                    self.first = next;
+                }
+                spelled
+            }
+            None => name,
+        };
+        let colon = if value.is_empty() { self.bare } else { b": " };
+        for piece in [spelled, colon, value, b"\r\n"] {
+            self.out.extend_from_slice(piece);
+        }
+    }
+}
+
+/// The first of these lines, if it is this one as it is written here: most are.
+fn untouched<'a>(lines: &'a [u8], name: &[u8], value: &[u8]) -> Option<&'a [u8]> {
+    let line = lines.get(..name.len() + value.len() + 4)?;
+    let (spelled, rest) = line.split_at_checked(name.len())?;
+    let there = rest.strip_prefix(b": ")?.strip_suffix(b"\r\n")?;
+    // The very bytes of the line, not some like them.
+    (std::ptr::eq(there, value) && is_spelled(spelled, name)).then_some(line)
+}
+
+/// Whether this is that name, which is in lower case.
+fn is_spelled(spelled: &[u8], name: &[u8]) -> bool {
+    spelled.len() == name.len()
+        && spelled.iter().zip(name).fold(true, |same, (one, other)| same & (one.to_ascii_lowercase() == *other))
+}
+
+/// A name as it stands in these lines from there on, and where the line behind it begins.
+fn spelled<'a>(lines: &'a [u8], name: &[u8], mut from: usize) -> Option<(&'a [u8], usize)> {
+    loop {
+        let rest = lines.get(from..)?;
+        let next = from + memchr::memchr(b'\n', rest)? + 1;
+        if let Some((spelled, [b':', ..])) = rest.split_at_checked(name.len())
+            && is_spelled(spelled, name)
+        {
+            return Some((spelled, next));
+        }
+        from = next;
     }
 }
 
@@ -326,16 +410,17 @@ impl Size {
     }
 }
 
-/// Writes a request's head; how its body is framed.
-pub(super) fn write_request(out: &mut Vec<u8>, parts: &request::Parts, size: Size) -> Encoder {
+/// Writes a request's head, which came so; how its body is framed.
+pub(super) fn write_request(out: &mut Vec<u8>, parts: &request::Parts, came: &[u8], size: Size) -> Encoder {
     out.extend_from_slice(parts.method.as_str().as_bytes());
     out.push(b' ');
     out.extend_from_slice(parts.uri.path_and_query().map_or("/", |path| path.as_str()).as_bytes());
     out.extend_from_slice(b" HTTP/1.1\r\n");
     let headers = &parts.headers;
-    let is_chunked = headers.contains_key(TRANSFER_ENCODING) && size != Size::None;
-    let length = length_of(headers).filter(|_| !is_chunked);
-    let mut lines = Lines::new(out, &parts.extensions, b":");
+    let says = Says::of(headers);
+    let is_chunked = says.has_coding && size != Size::None;
+    let length = says.length.ok().flatten().filter(|_| !is_chunked);
+    let mut lines = Lines::new(out, came, b":");
     let mut names = Names::default();
     for (name, value) in headers {
         let again = names.again(name);
@@ -376,7 +461,7 @@ impl Asked {
             method: head.parts.method.clone(),
             is_11: head.parts.version == Version::HTTP_11,
             keeps_alive: head.keeps_alive,
-            takes_trailers: tokens(&head.parts.headers, &TE).any(|token| token.eq_ignore_ascii_case("trailers")),
+            takes_trailers: head.takes_trailers,
         }
     }
 
@@ -385,8 +470,14 @@ impl Asked {
     }
 }
 
-/// Writes a response's head; how its body is framed, and whether the connection lives on.
-pub(super) fn write_response(out: &mut Vec<u8>, parts: &response::Parts, size: Size, asked: &Asked) -> (Encoder, bool) {
+/// Writes a response's head, which came so; how its body is framed, and whether the connection lives on.
+pub(super) fn write_response(
+    out: &mut Vec<u8>,
+    parts: &response::Parts,
+    came: &[u8],
+    size: Size,
+    asked: &Asked,
+) -> (Encoder, bool) {
     let headers = &parts.headers;
     let (status, is_11) = (parts.status, asked.is_11);
     out.extend_from_slice(if is_11 { b"HTTP/1.1 " } else { b"HTTP/1.0 " });
@@ -403,13 +494,12 @@ pub(super) fn write_response(out: &mut Vec<u8>, parts: &response::Parts, size: S
     let has_no_length = is_switch || matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
     let has_no_body = has_no_length || asked.method == Method::HEAD;
     let can_chunk = is_11 && !has_no_body;
-    let mut is_last =
-        !asked.keeps_alive || is_switch || tokens(headers, &CONNECTION).any(|word| word.eq_ignore_ascii_case("close"));
-    let length = length_of(headers);
-    let is_chunked = can_chunk && headers.contains_key(TRANSFER_ENCODING);
-    let says_connection = headers.contains_key(CONNECTION);
+    let says = Says::of(headers);
+    let mut is_last = !asked.keeps_alive || is_switch || says.closes;
+    let length = says.length.ok().flatten();
+    let is_chunked = can_chunk && says.has_coding;
 
-    let mut lines = Lines::new(out, &parts.extensions, b": ");
+    let mut lines = Lines::new(out, came, b": ");
     let mut names = Names::default();
     for (name, value) in headers {
         let again = names.again(name);
@@ -421,7 +511,7 @@ pub(super) fn write_response(out: &mut Vec<u8>, parts: &response::Parts, size: S
             lines.line(name, again, value.as_bytes());
         }
     }
-    if is_chunked && !ends_chunked(headers) {
+    if is_chunked && !says.ends_chunked {
         lines.line(&TRANSFER_ENCODING, true, b"chunked");
     }
     let (encoder, adds) = match (size, length) {
@@ -436,7 +526,7 @@ pub(super) fn write_response(out: &mut Vec<u8>, parts: &response::Parts, size: S
     };
     let encoder = if has_no_body { Encoder::Nothing } else { encoder };
     is_last |= matches!(encoder, Encoder::UntilClose);
-    if !says_connection && !is_switch {
+    if !says.has_connection && !is_switch {
         // RFC 9112 §9.3: what each version does not do unless told.
         match (is_11, is_last) {
             (true, true) => lines.line(&CONNECTION, false, b"close"),

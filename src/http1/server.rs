@@ -77,12 +77,13 @@ where
             let mut seen = 0;
             patience.begin();
             poll_fn(|cx| {
+                // A request that is here is served, after a stop too: its answer is the last then.
+                if let Poll::Ready(head) = poll_head(&link, cx, limits, &mut seen) {
+                    return Poll::Ready(head);
+                }
                 stopping = stopping || stops.as_mut().poll(cx).is_ready();
                 if stopping && lock(&link).input.is_empty() {
                     return Poll::Ready(Head::None);
-                }
-                if let Poll::Ready(head) = poll_head(&link, cx, limits, &mut seen) {
-                    return Poll::Ready(head);
                 }
                 patience.poll(cx).map(|()| Head::TimedOut)
             })
@@ -104,21 +105,24 @@ where
         } else {
             (None, None)
         };
-        {
+        let came = {
             let mut wire = lock(&link);
             wire.must_continue = head.expects && !head.decoder.is_done();
-            wire.begin(head.length, head.decoder);
-        }
-        let body = Incoming::new(&link, None, upgrade);
+            wire.begin(head.length, head.decoder)
+        };
+        let body = Incoming::new(&link, came, None, upgrade);
         let answered = {
             let mut call = service(Request::from_parts(head.parts, body));
             poll_fn(|cx| {
                 // Whoever has left is not answered any more, whatever became of the request meanwhile. Of a request that is
                 // still read, its reader comes first.
-                let is_whole = lock(&link).is_whole();
-                if is_whole && lock(&link).poll_gone(cx).is_ready() {
-                    return Poll::Ready(None);
-                }
+                let is_whole = {
+                    let mut wire = lock(&link);
+                    if wire.is_whole() && wire.poll_gone(cx).is_ready() {
+                        return Poll::Ready(None);
+                    }
+                    wire.is_whole()
+                };
                 if let Poll::Ready(response) = call.as_mut().poll(cx) {
                     return Poll::Ready(Some(response));
                 }
@@ -208,9 +212,10 @@ async fn refuse(link: &Link, status: StatusCode) {
 
 /// Sends an answer to its end; whether the connection can carry another.
 async fn respond<B: Outgoing>(link: &Link, response: Response<B>, asked: &Asked) -> Result<bool, Error> {
-    let (parts, body) = response.into_parts();
+    let (parts, mut body) = response.into_parts();
     let mut out = Out::default();
-    let (encoder, lives_on) = head::write_response(out.gather(), &parts, Size::of(&body), asked);
+    let came = body.take_head().unwrap_or_default();
+    let (encoder, lives_on) = head::write_response(out.gather(), &parts, &came, Size::of(&body), asked);
     drop(parts);
     let mut sending = Sending::new(body, encoder, out)?;
     poll_fn(|cx| match sending.poll(link, cx) {

@@ -5,8 +5,11 @@ use std::{
     io,
     io::IoSlice,
     pin::Pin,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    task::{Context, Poll, Waker, ready},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    task::{Context, Poll, Wake, Waker, ready},
 };
 
 use bytes::{Bytes, BytesMut};
@@ -60,6 +63,26 @@ pub(super) struct Wire {
     waits: Option<Waker>,
     /// The body's reader, who waits for bytes.
     reader: Option<Waker>,
+    /// Rings when the other side is to be looked after; absent until somebody asked whether it is gone.
+    bell: Option<Arc<Bell>>,
+}
+
+/// Tells a task that is woken for many reasons that this one was among them: whether a client has left is asked whenever the
+/// task of its stream runs, and a look at the socket costs more than all else that is asked then.
+struct Bell {
+    has_rung: AtomicBool,
+    task: Waker,
+}
+
+impl Wake for Bell {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        self.has_rung.store(true, Ordering::Release);
+        self.task.wake_by_ref();
+    }
 }
 
 /// A connection and whoever reads a body on it.
@@ -85,6 +108,7 @@ impl Wire {
             interim: b"",
             waits: None,
             reader: None,
+            bell: None,
         }
     }
 
@@ -120,22 +144,27 @@ impl Wire {
                 return Poll::Ready(Ok(Some(head)));
             }
             *seen = input.len();
+            self.misses_bell();
             if ready!(self.poll_fill(cx))? == 0 {
                 return Poll::Ready(Ok(None));
             }
         }
     }
 
-    /// A message whose head was read begins: so much of what lies here was its head.
-    pub(super) fn begin(&mut self, head: usize, decoder: Decoder) {
-        let _ = self.input.split_to(head);
+    /// A message whose head was read begins: so much of what lies here was its head, which is given.
+    pub(super) fn begin(&mut self, head: usize, decoder: Decoder) -> Bytes {
         (self.decoder, self.next) = (decoder, Next::Frames);
+        self.input.split_to(head)
     }
 
-    /// Nothing is under way, and nothing came that nobody asked for.
+    /// Nothing is under way, and another message may follow.
+    pub(super) fn is_at_rest(&self) -> bool {
+        !self.is_last && !self.is_sending && !self.is_ended && self.is_whole() && self.input.is_empty()
+    }
+
+    /// The same, and nothing came that nobody asked for.
     pub(super) fn is_idle(&mut self, cx: &mut Context<'_>) -> bool {
-        let is_at_rest = !self.is_last && !self.is_sending && self.is_whole() && self.input.is_empty();
-        is_at_rest && self.poll_fill(cx).is_pending()
+        self.is_at_rest() && self.poll_fill(cx).is_pending()
     }
 
     /// Whether the other side is gone. What it sends meanwhile is kept: the rest of its message, of which a reader that waits
@@ -147,6 +176,17 @@ impl Wire {
                 self.reader = None;
             }
         }
+        let bell = match &self.bell {
+            Some(bell) if bell.task.will_wake(cx.waker()) => {
+                if !bell.has_rung.swap(false, Ordering::AcqRel) {
+                    return Poll::Pending;
+                }
+                bell
+            }
+            _ => self.bell.insert(Arc::new(Bell { has_rung: AtomicBool::new(false), task: cx.waker().clone() })),
+        };
+        let waker = Waker::from(Arc::clone(bell));
+        let cx = &mut Context::from_waker(&waker);
         // Behind a request that waits its end can't be seen: that it is the last of this client's is seen when it is its turn.
         let most = if self.is_whole() { 1 } else { AHEAD };
         while self.input.len() < most {
@@ -159,7 +199,15 @@ impl Wire {
                 }
             }
         }
+        self.misses_bell();
         Poll::Pending
+    }
+
+    /// The socket wakes nobody, or somebody else than the bell.
+    fn misses_bell(&self) {
+        if let Some(bell) = &self.bell {
+            bell.has_rung.store(true, Ordering::Release);
+        }
     }
 
     /// The next frame of the body under way; absent at its end.
@@ -191,6 +239,7 @@ impl Wire {
             let taken = if self.input.is_empty() && self.is_ended {
                 self.body_ended()
             } else if self.input.is_empty() {
+                self.misses_bell();
                 let Self { io, decoder, input, .. } = self;
                 let mut taken = None;
                 let Poll::Ready(read) = with_read(io, cx, |read| taken = Some(read.take(decoder, input))) else {

@@ -13,7 +13,7 @@ use crate::{
     exchange::Answered,
     forward, http1,
     observation::{Limit, Outcome},
-    tap::{BodyError, Open, ResponseTap},
+    tap::{BodyError, Open, ResponseBody, ResponseTap},
     upload::{Upload, UploadFault},
 };
 
@@ -168,7 +168,7 @@ pub(super) fn overloaded() -> Own {
     }
 }
 
-pub(super) fn answer(mut open: Open, own: Own, adds: Adds) -> Response<ResponseTap> {
+pub(super) fn answer(mut open: Open, own: Own, adds: Adds) -> Response<ResponseBody> {
     let Own { status, code, message, outcome, limit } = own;
     let (mut parts, body) = forward::own_answer(status, code, &message);
     tracing::debug!(code, message, "answered by the gateway");
@@ -177,7 +177,7 @@ pub(super) fn answer(mut open: Open, own: Own, adds: Adds) -> Response<ResponseT
         exchange.answer(now, Answered { outcome, limit, status: status.as_u16() });
         forward::add(&mut parts.headers, adds, exchange.so_far(), now);
     }
-    Response::from_parts(parts, ResponseTap::own(body, Some(open)))
+    Response::from_parts(parts, Box::new(ResponseTap::own(body, Some(open))))
 }
 
 /// How much of an upload is read that nobody wants, and for how long.

@@ -322,27 +322,46 @@ impl Drop for Open {
     }
 }
 
-/// Ids: a counter, of which a permutation with a secret key makes all the bits (four rounds of Luby and Rackoff). So none
-/// comes twice, and who knows one can't name the next one's: with an id whoever may send timings in speaks for its exchange.
+/// Ids: a counter, enciphered with a secret key (Speck 64/128, ISO/IEC 29167-22). So none comes twice, and who knows some can't
+/// name the next one's: with an id whoever may send timings in speaks for its exchange.
 #[derive(Debug)]
 struct Ids {
     next: AtomicU64,
-    key: RandomState,
+    keys: [u32; 27],
 }
 
 impl Ids {
     fn new() -> Self {
-        Self { next: AtomicU64::new(0), key: RandomState::new() }
+        let secret = RandomState::new();
+        let (low, high) = (secret.hash_one(0_u8), secret.hash_one(1_u8));
+        Self { next: AtomicU64::new(0), keys: round_keys(u128::from(high) << 64 | u128::from(low)) }
     }
 
     fn next(&self) -> ExchangeId {
-        const HALF: u64 = 0xffff_ffff;
-        let number = self.next.fetch_add(1, Ordering::Relaxed);
-        let (left, right) = (0..4_u8).fold((number >> 32, number & HALF), |(left, right), round| {
-            (right, left ^ (self.key.hash_one((round, right)) & HALF))
-        });
-        ExchangeId((left << 32) | right)
+        ExchangeId(encipher(self.next.fetch_add(1, Ordering::Relaxed), &self.keys))
     }
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "a block's halves, a key's quarters")]
+fn round_keys(key: u128) -> [u32; 27] {
+    let mut rest = [32, 64, 96].map(|quarter| (key >> quarter) as u32);
+    let mut next = key as u32;
+    std::array::from_fn(|round| {
+        let key = next;
+        let word = &mut rest[round % 3];
+        *word = key.wrapping_add(word.rotate_right(8)) ^ round as u32;
+        next = key.rotate_left(3) ^ *word;
+        key
+    })
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "a block's halves")]
+fn encipher(block: u64, keys: &[u32; 27]) -> u64 {
+    let (high, low) = keys.iter().fold(((block >> 32) as u32, block as u32), |(high, low), key| {
+        let high = high.rotate_right(8).wrapping_add(low) ^ key;
+        (high, low.rotate_left(3) ^ high)
+    });
+    u64::from(high) << 32 | u64::from(low)
 }
 
 #[cfg(test)]
@@ -350,6 +369,12 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
+
+    #[test]
+    fn the_cipher_is_speck() {
+        let keys = round_keys(0x1b1a_1918_1312_1110_0b0a_0908_0302_0100);
+        assert_eq!(encipher(0x3b72_6574_7475_432d, &keys), 0x8c6f_a548_454e_028b, "its designers' test vector");
+    }
 
     #[test]
     fn no_id_comes_twice_or_tells_the_next() {

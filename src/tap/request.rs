@@ -6,14 +6,14 @@ use std::{
     pin::Pin,
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicU8, Ordering},
+        atomic::{AtomicU8, Ordering},
     },
     task::{Context, Poll, ready},
     time::Duration,
 };
 
 use bytes::Bytes;
-use http::{StatusCode, Version};
+use http::Version;
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::Either;
 use tokio::sync::Notify;
@@ -23,7 +23,7 @@ use super::BodyError;
 use crate::{
     clock::{Clock, Nanos, Stamp},
     dialect::RequestScan,
-    http1,
+    http1::{self, Outgoing},
     net::ConnStats,
     record::{Recorder, UpstreamHandles},
     upload::{Upload, UploadFault},
@@ -198,6 +198,12 @@ impl RequestTap {
 
 type PolledFrame = Poll<Option<Result<Frame<Bytes>, BodyError>>>;
 
+impl Outgoing for RequestBody {
+    fn take_head(&mut self) -> Option<Bytes> {
+        self.inner.take_head()
+    }
+}
+
 impl Body for RequestTap {
     type Data = Bytes;
     type Error = BodyError;
@@ -234,22 +240,11 @@ impl Body for RequestTap {
 pub struct Continue {
     state: AtomicU8,
     notify: Notify,
-    /// A 1xx other than 100 came and was dropped: there is no way to send it on.
-    pub dropped: AtomicBool,
 }
 
 const OPEN: u8 = 1;
 
 impl Continue {
-    /// The upstream has answered with a 1xx. It has no way to the client but the 100, which opens the request's body.
-    pub fn informed(&self, status: StatusCode) {
-        if status == StatusCode::CONTINUE {
-            self.open();
-        } else {
-            self.dropped.store(true, Ordering::Release);
-        }
-    }
-
     /// The upstream asks for the body (or has answered without it).
     pub fn open(&self) {
         self.state.store(OPEN, Ordering::Release);

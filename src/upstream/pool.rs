@@ -225,6 +225,11 @@ where
         Ok(Lease { _permit: permit, ..lease })
     }
 
+    /// A connection that needs no waiting: as [`Pool::acquire`] gives one first, where connections are not limited.
+    pub fn at_hand(self: &Arc<Self>, core: usize, wanted: Wanted) -> Option<Lease<B>> {
+        if self.permits.is_some() || wanted.fresh { None } else { self.reuse(core, wanted) }
+    }
+
     async fn permit(&self) -> Result<Option<OwnedSemaphorePermit>, Error> {
         let Some(permits) = &self.permits else { return Ok(None) };
         let wait = Arc::clone(&permits.free).acquire_owned();
@@ -378,7 +383,7 @@ impl<B> Lease<B> {
     pub fn release(self) {
         if let Sender::Http1(sender) = self.sender
             && !self.retired
-            && !sender.is_closed()
+            && sender.is_at_rest()
         {
             let since = self.pool.clock.now();
             let facts = Facts { stats: self.stats, born: self.born };

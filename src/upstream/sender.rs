@@ -1,6 +1,11 @@
 //! A way to send requests on one connection, whichever HTTP it speaks.
 
-use std::fmt;
+use std::{
+    fmt,
+    future::poll_fn,
+    pin::Pin,
+    task::{Poll, ready},
+};
 
 use http::{Request, Response, StatusCode};
 use http_body_util::Either;
@@ -50,22 +55,29 @@ impl<B: Outgoing> Sender<B> {
     ///
     /// # Cancel safety
     /// Dropping the future gives the request up, and by HTTP/1.1 the connection with it.
-    pub async fn send(
-        &mut self,
+    pub fn send<'a>(
+        &'a mut self,
         request: Request<B>,
-        informed: impl Fn(StatusCode),
-    ) -> Result<Response<AnswerBody<B>>, Lost<B>> {
-        match self {
-            Self::Http1(connection) => match connection.send(request, informed).await {
-                Ok(response) => Ok(response.map(Either::Left)),
-                Err(unanswered) => Err(Lost { request: unanswered.request, error: unanswered.error.into() }),
-            },
-            Self::Http2(sender) => match sender.try_send_request(request).await {
-                Ok(response) => Ok(response.map(Either::Right)),
-                Err(mut error) => {
-                    Err(Lost { request: error.take_message().map(Box::new), error: error.into_error().into() })
-                }
-            },
-        }
+        informed: impl Fn(StatusCode) + Unpin + 'a,
+    ) -> impl Future<Output = Result<Response<AnswerBody<B>>, Lost<B>>> + Unpin + 'a {
+        let mut sent = match self {
+            Self::Http1(connection) => Either::Left(connection.send(request, informed)),
+            // Boxed: an exchange by HTTP/1.1 would have room for it.
+            Self::Http2(sender) => Either::Right(Box::pin(sender.try_send_request(request))),
+        };
+        poll_fn(move |cx| {
+            Poll::Ready(match &mut sent {
+                Either::Left(sent) => match ready!(Pin::new(sent).poll(cx)) {
+                    Ok(response) => Ok(response.map(Either::Left)),
+                    Err(unanswered) => Err(Lost { request: unanswered.request, error: unanswered.error.into() }),
+                },
+                Either::Right(sent) => match ready!(sent.as_mut().poll(cx)) {
+                    Ok(response) => Ok(response.map(Either::Right)),
+                    Err(mut error) => {
+                        Err(Lost { request: error.take_message().map(Box::new), error: error.into_error().into() })
+                    }
+                },
+            })
+        })
     }
 }

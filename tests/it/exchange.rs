@@ -143,7 +143,7 @@ fn drive(events: &[(Event, u64)], cause: Cause, step_back: bool) -> Vec<Observat
         now = if back { now.minus(Nanos(*step)) } else { now + Nanos(*step) };
         let wait = Nanos(*step / 2);
         match event {
-            Event::Attempt => exchange.attempt(now, &Dialled::default()),
+            Event::Attempt => exchange.attempt(now, Some(&Dialled::default())),
             Event::Leased(dialled) => exchange.leased(now, !dialled, *dialled),
             Event::RequestEnd => upload.note_end(now, now, wait),
             Event::Started(stream) => {

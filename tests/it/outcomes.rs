@@ -317,6 +317,25 @@ async fn half_a_close_is_leaving() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn who_leaves_as_an_event_comes_is_noticed_with_it() {
+    for before in [0, 1, 3] {
+        let (mut world, mut client, mut up) = asked(WorldOptions::default()).await;
+        up.send(SSE_HEAD).await;
+        client.head().await;
+        for at in 0..before {
+            up.send(chunk(&chat_delta(&format!("t{at}")))).await;
+            client.read_to(&format!("\"t{at}\"")).await;
+        }
+        // Both, before the gauge runs again: one wake-up has two reasons.
+        tokio::join!(up.send(chunk(&chat_delta("last"))), client.shutdown());
+        let left = world.clock.now();
+        let record = world.only_record().await;
+        assert_eq!((record.outcome, record.output_events), (Outcome::ClientGone, before + 1));
+        assert_eq!(record.timeline.end, Some(left), "at once, not with the next event");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn who_leaves_behind_the_dialect_s_end_has_it_all() {
     let (mut world, mut client, mut up) = streaming(WorldOptions::default()).await;
     up.send(chunk(&chat_end(1, 1))).await;
