@@ -1,13 +1,14 @@
 //! The benchmarks, one program with a command for each: linked as the program is shipped, which takes minutes, and so once.
 //!
 //! ```text
-//! cargo bench -- COMMAND …    hot_path, exchange, dialects, stamps, scrape, held_streams
+//! cargo bench -- COMMAND …    hot_path, exchange, bodies, dialects, stamps, scrape, held_streams
 //! ```
 //!
 //! `benches/run` runs all of them and holds counts against their bounds.
 
 #![expect(clippy::expect_used, clippy::print_stdout, reason = "a benchmark's own program")]
 
+mod bodies;
 mod dialects;
 mod exchange;
 mod held_streams;
@@ -21,12 +22,15 @@ fn main() {
     match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["hot_path", ref more @ ..] => hot_path::run(more),
         ["exchange", ref more @ ..] => exchange::run(more),
+        ["bodies", ref more @ ..] => bodies::run(more),
         ["dialects", ref more @ ..] => dialects::run(more),
         ["stamps"] => stamps::run(),
         ["scrape"] => scrape::run(),
         ["held_streams"] => held_streams::run(None),
         ["held_streams", streams] => held_streams::run(Some(streams)),
-        _ => println!("cargo bench -- hot_path | exchange | dialects | stamps | scrape | held_streams [STREAMS]"),
+        _ => println!(
+            "cargo bench -- hot_path | exchange | bodies | dialects | stamps | scrape | held_streams [STREAMS]"
+        ),
     }
 }
 
