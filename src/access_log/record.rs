@@ -89,7 +89,7 @@ fn fill(record: &mut Object<'_>, o: &Observation) {
     record.count(key!("output_tokens"), usage.output);
     record.count(key!("reasoning_tokens"), usage.reasoning);
     record.object(key!("usage_raw"), |raw| {
-        usage.raw.iter().for_each(|(name, count)| raw.count(Key::Name(name), Some(*count)))
+        usage.raw.iter().for_each(|(name, count)| raw.count(Key::Name(name), Some(*count)));
     });
 
     record.object(key!("overhead_s"), |overhead| {

@@ -13,12 +13,13 @@ pub struct Decimal {
 const ROOM: usize = 24;
 
 /// The most digits behind the point.
-const BEHIND: usize = 18;
+const BEHIND: u32 = 18;
 
 /// Below this many nanoseconds, which are less than a second, nearly every span is.
 const SECOND: u64 = 1_000_000_000;
 
 /// The decimal digits of 0 to 99.
+#[expect(clippy::cast_possible_truncation, reason = "one digit")]
 static PAIRS: [[u8; 2]; 100] = {
     let mut pairs = [[0; 2]; 100];
     let mut number = 0;
@@ -64,10 +65,10 @@ const fn pair(number: u32) -> [u8; 2] {
 fn below_one(nanos: u32) -> Decimal {
     let (first, rest) = (nanos / 100_000_000, nanos % 100_000_000);
     let (high, low) = (rest / 10_000, rest % 10_000);
-    let ([a, b], [c, d], [e, f], [g, h]) = (pair(high / 100), pair(high), pair(low / 100), pair(low));
+    let (one, two, three, four) = (pair(high / 100), pair(high), pair(low / 100), pair(low));
     let mut room = ZERO.room;
     if let Some(text) = room.first_chunk_mut() {
-        *text = [b'0', b'.', b'0' + first as u8, a, b, c, d, e, f, g, h];
+        *text = [b'0', b'.', b'0' + first as u8, one[0], one[1], two[0], two[1], three[0], three[1], four[0], four[1]];
     }
     let mut len = 11;
     while len > 3 && room[(len - 1) % ROOM] == b'0' {
@@ -91,7 +92,7 @@ fn few(number: u32) -> Decimal {
 
 /// Of any number, from its end, since the last digit is known first.
 fn any(mut value: u64, digits: u32) -> Decimal {
-    let mut digits = digits.min(BEHIND as u32);
+    let mut digits = digits.min(BEHIND);
     while digits > 1 && value.is_multiple_of(10) {
         value /= 10;
         digits -= 1;
