@@ -1,17 +1,21 @@
-//! The record of an exchange: one JSON object per line, written by a thread of its own.
+//! The record of an exchange: one JSON object per line. Whoever ends an exchange makes its line, while all that goes into it
+//! is still in the caches of its core; a thread of its own writes the lines.
 //!
 //! Keys and their order are the contract's. What was not observed is left out; spans are exact decimals of their
 //! nanoseconds. Content, query strings and credentials are not in an [`Observation`] and can't get here.
 
+mod object;
 mod record;
 mod time;
 
 use std::{
+    cell::Cell,
     fs::OpenOptions,
     io::{self, Write},
+    mem,
     sync::{
         Arc, Condvar, Mutex, MutexGuard, PoisonError,
-        mpsc::{Receiver, RecvTimeoutError, SyncSender, TryRecvError, channel, sync_channel},
+        mpsc::{Receiver, RecvTimeoutError, channel},
     },
     thread,
     time::Duration,
@@ -19,38 +23,51 @@ use std::{
 
 use prometheus::IntCounter;
 
-use self::record::push_record;
 pub use self::record::record_json;
+use self::record::write_record;
 use crate::{config::LogTarget, observation::Observation};
 
-/// Records that may wait for the writer: about 20 MB when the disk stands still.
-const QUEUE: usize = 8192;
-/// Bytes gathered before they are written although more records wait.
-const BATCH: usize = 64 * 1024;
+/// Bytes of lines that may wait for the writer when the disk stands still: some ten thousand.
+const MOST: usize = 16 * 1024 * 1024;
+/// Room for lines that is kept although they have left: what comes in a rest under load. The rest is given back.
+const KEPT: usize = 1024 * 1024;
 /// How long the writer rests behind a write. Records that come meanwhile wake nobody and leave with one write: under load
 /// that is two wake-ups in this time, where there was one for each request.
 const REST: Duration = Duration::from_millis(5);
 
-/// The access log. Sending never waits: what finds the queue full is counted and dropped.
+thread_local! {
+    /// Where this thread makes its records, so that it locks only to append one.
+    static ROOM: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+}
+
+/// The access log. Sending never waits for the disk: what finds no room is counted and dropped.
 #[derive(Debug)]
 pub struct AccessLog {
-    queue: SyncSender<Message>,
-    closing: Arc<Closing>,
+    lines: Arc<Lines>,
     /// Says nothing, and is lost when the writer ends.
     ended: Mutex<Receiver<()>>,
     dropped: IntCounter,
 }
 
-/// Whether the log is closing, which ends the writer's rest.
-#[derive(Debug, Default)]
-struct Closing {
-    closing: Mutex<bool>,
+/// Lines on their way to the writer.
+#[derive(Debug)]
+struct Lines {
+    waiting: Mutex<Waiting>,
+    /// Something came to a writer that has nothing to do, or the log is closing.
     changed: Condvar,
+    /// Bytes that may wait.
+    most: usize,
 }
 
-enum Message {
-    Record(Arc<Observation>),
-    Close,
+#[derive(Default, Debug)]
+struct Waiting {
+    text: Vec<u8>,
+    records: u64,
+    /// The writer waits for the next one.
+    idle: bool,
+    closing: bool,
+    /// The writer takes no more.
+    closed: bool,
 }
 
 impl AccessLog {
@@ -63,120 +80,125 @@ impl AccessLog {
             LogTarget::Stdout => Box::new(io::stdout()),
             LogTarget::File(path) => Box::new(OpenOptions::new().create(true).append(true).open(path)?),
         };
-        Self::to(sink, QUEUE, REST, dropped)
+        Self::to(sink, MOST, REST, dropped)
     }
 
-    fn to(sink: Box<dyn Write + Send>, queue: usize, rest: Duration, dropped: IntCounter) -> io::Result<Self> {
-        let (sender, receiver) = sync_channel(queue);
+    fn to(sink: Box<dyn Write + Send>, most: usize, rest: Duration, dropped: IntCounter) -> io::Result<Self> {
+        let lines = Arc::new(Lines { waiting: Mutex::default(), changed: Condvar::new(), most });
         let (alive, ended) = channel::<()>();
-        let closing = Arc::<Closing>::default();
-        let (lost, last) = (dropped.clone(), Arc::clone(&closing));
+        let (written, lost) = (Arc::clone(&lines), dropped.clone());
         thread::Builder::new().name("access-log".into()).spawn(move || {
-            write_all(&receiver, sink, &lost, &last, rest);
+            write_all(&written, sink, &lost, rest);
             drop(alive);
         })?;
-        Ok(Self { queue: sender, closing, ended: Mutex::new(ended), dropped })
+        Ok(Self { lines, ended: Mutex::new(ended), dropped })
     }
 
-    /// Hands a record to the writer, or drops and counts it if the queue is full or closed.
-    pub fn send(&self, observation: Arc<Observation>) {
-        if self.queue.try_send(Message::Record(observation)).is_err() {
+    /// Hands a record to the writer, or drops and counts it if too many wait or the log is closed.
+    pub fn send(&self, observation: &Observation) {
+        let mut room = ROOM.take();
+        let len = write_record(&mut room, observation);
+        if !self.lines.push(&room[..len]) {
             self.dropped.inc();
         }
+        ROOM.set(room);
     }
 
-    /// Has what is queued written out and the writer end, and waits for that, but not longer than `patience`: whoever
+    /// Has what waits written out and the writer end, and waits for that, but not longer than `patience`: whoever
     /// reads the log may have stopped reading. Whether it is done; if not, it may be called again to wait on.
     pub fn close(&self, patience: Duration) -> bool {
-        self.closing.begin();
-        // Wakes a writer that has nothing to do. One whose queue is full, so that this fails, looks for itself.
-        let _ = self.queue.try_send(Message::Close);
+        self.lines.close();
         let ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
         ended.recv_timeout(patience) == Err(RecvTimeoutError::Disconnected)
     }
 }
 
-impl Closing {
-    fn begin(&self) {
-        *self.state() = true;
-        self.changed.notify_all();
+impl Drop for AccessLog {
+    /// Nobody sends any more: the writer writes what is left, and ends.
+    fn drop(&mut self) {
+        self.lines.close();
+    }
+}
+
+impl Lines {
+    /// Appends a record's line; whether there was room.
+    fn push(&self, record: &[u8]) -> bool {
+        let mut waiting = self.lock();
+        if waiting.closed || waiting.text.len() + record.len() >= self.most {
+            return false;
+        }
+        waiting.text.extend_from_slice(record);
+        waiting.text.push(b'\n');
+        waiting.records += 1;
+        let idle = mem::take(&mut waiting.idle);
+        drop(waiting);
+        if idle {
+            self.changed.notify_one();
+        }
+        true
     }
 
-    fn has_begun(&self) -> bool {
-        *self.state()
+    fn close(&self) {
+        self.lock().closing = true;
+        self.changed.notify_one();
+    }
+
+    /// Waits for lines and takes all there are into `text`, which is empty, and says how many. Absent once none are left and
+    /// the log is closing.
+    fn take(&self, text: &mut Vec<u8>) -> Option<u64> {
+        let nothing = |waiting: &mut Waiting| {
+            waiting.idle = waiting.records == 0 && !waiting.closing;
+            waiting.idle
+        };
+        let mut waiting = self.changed.wait_while(self.lock(), nothing).unwrap_or_else(PoisonError::into_inner);
+        waiting.closed = waiting.records == 0;
+        mem::swap(&mut waiting.text, text);
+        Some(mem::take(&mut waiting.records)).filter(|records| *records > 0)
     }
 
     /// Waits for so long, but not beyond the closing.
     fn rest(&self, time: Duration) {
-        let waited = self.changed.wait_timeout_while(self.state(), time, |closing| !*closing);
+        let waited = self.changed.wait_timeout_while(self.lock(), time, |waiting| !waiting.closing);
         drop(waited.unwrap_or_else(PoisonError::into_inner));
     }
 
-    fn state(&self) -> MutexGuard<'_, bool> {
-        self.closing.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Waiting> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Writes records until told to close. What is gathered leaves when no more waits, or at 64 KiB: a record that comes alone
-/// at once, one that comes shortly behind a write at the end of the writer's `rest`.
-fn write_all(
-    queue: &Receiver<Message>,
-    sink: Box<dyn Write + Send>,
-    dropped: &IntCounter,
-    closing: &Closing,
-    rest: Duration,
-) {
-    let mut batch = Batch { sink, text: Vec::with_capacity(2 * BATCH), records: 0, torn: false };
-    loop {
-        let message = match queue.try_recv() {
-            Ok(message) => Some(message),
-            Err(TryRecvError::Disconnected) => None,
-            Err(TryRecvError::Empty) => {
-                if batch.records > 0 {
-                    batch.write(dropped);
-                    closing.rest(rest);
-                }
-                // Meanwhile more may have come.
-                if closing.has_begun() { queue.try_recv().ok() } else { queue.recv().ok() }
-            }
-        };
-        let Some(Message::Record(observation)) = message else { break };
-        push_record(&mut batch.text, &observation);
-        batch.text.push(b'\n');
-        batch.records += 1;
-        if batch.text.len() >= BATCH {
-            batch.write(dropped);
-        }
+/// Writes lines until the log is closed: one that comes alone at once, those that come shortly behind a write together at the
+/// end of the writer's `rest`.
+fn write_all(lines: &Lines, sink: Box<dyn Write + Send>, dropped: &IntCounter, rest: Duration) {
+    let mut batch = Batch { sink, text: Vec::new(), torn: false };
+    while let Some(records) = lines.take(&mut batch.text) {
+        batch.write(records, dropped);
+        lines.rest(rest);
     }
-    batch.write(dropped);
 }
 
 struct Batch {
     sink: Box<dyn Write + Send>,
     text: Vec<u8>,
-    records: u64,
     /// The last write failed, perhaps amid a line.
     torn: bool,
 }
 
 impl Batch {
-    fn write(&mut self, dropped: &IntCounter) {
-        if self.records == 0 {
-            return;
-        }
+    fn write(&mut self, records: u64, dropped: &IntCounter) {
         if self.torn {
             self.text.insert(0, b'\n');
         }
         let written = self.sink.write_all(&self.text).and_then(|()| self.sink.flush());
         if let Err(error) = &written {
-            dropped.inc_by(self.records);
+            dropped.inc_by(records);
             if !self.torn {
                 tracing::warn!(%error, "the access log can't be written");
             }
         }
         self.torn = written.is_err();
         self.text.clear();
-        self.records = 0;
+        self.text.shrink_to(KEPT);
     }
 }
 
@@ -191,9 +213,14 @@ mod tests {
         timeline::Timeline,
     };
 
-    fn observation(id: u64) -> Arc<Observation> {
+    fn observation(id: u64) -> Observation {
         let timeline = Timeline::begin(Stamp::from_nanos(1).unwrap());
-        Arc::new(Observation::begin(ExchangeId(id), SystemTime::UNIX_EPOCH, timeline, Outcome::Complete))
+        Observation::begin(ExchangeId(id), SystemTime::UNIX_EPOCH, timeline, Outcome::Complete)
+    }
+
+    /// Room for so many of these.
+    fn room(records: usize) -> usize {
+        records * (record_json(&observation(0)).len() + 1)
     }
 
     /// Longer than any test may take.
@@ -241,13 +268,13 @@ mod tests {
         let written = Arc::new(Mutex::new(Vec::new()));
         let dropped = counter();
         let sink = Sink { written: written.clone(), gate: None, failures: 0 };
-        let log = AccessLog::to(Box::new(sink), 1000, REST, dropped.clone()).unwrap();
-        (0..500).for_each(|id| log.send(observation(id)));
+        let log = AccessLog::to(Box::new(sink), room(1000), REST, dropped.clone()).unwrap();
+        (0..500).for_each(|id| log.send(&observation(id)));
         assert!(log.close(LONG));
         assert!(log.close(LONG), "it stays closed");
         let expected: Vec<_> = (0..500).map(|id| format!("{id:016x}")).collect();
         assert_eq!(ids(&written.lock().unwrap()), expected);
-        log.send(observation(1));
+        log.send(&observation(1));
         assert_eq!(dropped.get(), 1);
     }
 
@@ -258,10 +285,10 @@ mod tests {
         let (arrived, at_gate) = channel();
         let (open, leave) = channel();
         let sink = Sink { written: written.clone(), gate: Some((arrived, leave)), failures: 0 };
-        let log = AccessLog::to(Box::new(sink), 4, REST, dropped.clone()).unwrap();
-        log.send(observation(0));
+        let log = AccessLog::to(Box::new(sink), room(4), REST, dropped.clone()).unwrap();
+        log.send(&observation(0));
         at_gate.recv().unwrap(); // the writer is busy with the first
-        (1..=10).for_each(|id| log.send(observation(id)));
+        (1..=10).for_each(|id| log.send(&observation(id)));
         assert_eq!(dropped.get(), 6);
         (0..11).for_each(|_| open.send(()).unwrap());
         assert!(log.close(LONG));
@@ -275,10 +302,10 @@ mod tests {
         let (arrived, at_gate) = channel();
         let (open, leave) = channel();
         let sink = Sink { written: written.clone(), gate: Some((arrived, leave)), failures: 0 };
-        let log = AccessLog::to(Box::new(sink), 2, REST, counter()).unwrap();
-        log.send(observation(0));
+        let log = AccessLog::to(Box::new(sink), room(2), REST, counter()).unwrap();
+        log.send(&observation(0));
         at_gate.recv().unwrap();
-        (1..=2).for_each(|id| log.send(observation(id)));
+        (1..=2).for_each(|id| log.send(&observation(id)));
         assert!(!log.close(Duration::ZERO), "the writer is stuck and its queue is full");
         // It reads on: nothing of what was queued is lost.
         (0..2).for_each(|_| open.send(()).unwrap());
@@ -293,11 +320,11 @@ mod tests {
         let (open, leave) = channel();
         let sink = Sink { written: written.clone(), gate: Some((arrived, leave)), failures: 0 };
         // It rests until it is closed.
-        let log = AccessLog::to(Box::new(sink), 16, 2 * LONG, counter()).unwrap();
+        let log = AccessLog::to(Box::new(sink), room(16), 2 * LONG, counter()).unwrap();
         (0..3).for_each(|_| open.send(()).unwrap());
-        log.send(observation(0));
+        log.send(&observation(0));
         at_gate.recv_timeout(LONG).unwrap();
-        (1..=9).for_each(|id| log.send(observation(id)));
+        (1..=9).for_each(|id| log.send(&observation(id)));
         assert!(log.close(LONG));
         assert_eq!(at_gate.iter().count(), 1, "one write for nine");
         let expected: Vec<_> = (0..10).map(|id| format!("{id:016x}")).collect();
@@ -311,13 +338,25 @@ mod tests {
         let (arrived, at_gate) = channel();
         let (open, leave) = channel();
         let sink = Sink { written: written.clone(), gate: Some((arrived, leave)), failures: 1 };
-        let log = AccessLog::to(Box::new(sink), 4, REST, dropped.clone()).unwrap();
-        log.send(observation(1));
+        let log = AccessLog::to(Box::new(sink), room(4), REST, dropped.clone()).unwrap();
+        log.send(&observation(1));
         at_gate.recv().unwrap();
-        log.send(observation(2));
+        log.send(&observation(2));
         (0..2).for_each(|_| open.send(()).unwrap());
         assert!(log.close(LONG));
         assert_eq!((ids(&written.lock().unwrap()), dropped.get()), (vec![format!("{:016x}", 2)], 1));
+    }
+
+    #[test]
+    fn a_log_that_is_dropped_is_written_to_its_end() {
+        let written = Arc::new(Mutex::new(Vec::new()));
+        let sink = Sink { written: written.clone(), gate: None, failures: 0 };
+        let mut log = AccessLog::to(Box::new(sink), room(1000), REST, counter()).unwrap();
+        (0..500).for_each(|id| log.send(&observation(id)));
+        let ended = mem::replace(&mut log.ended, Mutex::new(channel().1));
+        drop(log);
+        assert_eq!(ended.into_inner().unwrap().recv_timeout(LONG), Err(RecvTimeoutError::Disconnected));
+        assert_eq!(ids(&written.lock().unwrap()).len(), 500);
     }
 
     #[test]
@@ -325,7 +364,7 @@ mod tests {
         let path = std::env::temp_dir().join(format!("streamgauge-access-log-{}.jsonl", std::process::id()));
         for id in [1, 2] {
             let log = AccessLog::open(&LogTarget::File(path.clone()), counter()).unwrap();
-            log.send(observation(id));
+            log.send(&observation(id));
             assert!(log.close(LONG));
         }
         let written = std::fs::read(&path).unwrap();

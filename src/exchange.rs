@@ -20,7 +20,7 @@ use crate::{
 /// One exchange under way.
 #[derive(Debug)]
 pub struct Exchange {
-    seen: Observation,
+    seen: Box<Observation>,
     recorder: Arc<Recorder>,
     upstream: Option<Arc<UpstreamHandles>>,
     upload: Arc<Upload>,
@@ -91,7 +91,7 @@ impl Exchange {
     ) -> Box<Self> {
         let exemplar = Exemplar { id: seen.id, trace_id: seen.trace_id.as_deref().map(Arc::from) };
         Box::new(Self {
-            seen,
+            seen: Box::new(seen),
             recorder,
             upstream,
             upload,
@@ -114,7 +114,7 @@ impl Exchange {
     }
 
     /// The same, to look at.
-    pub const fn so_far(&self) -> &Observation {
+    pub fn so_far(&self) -> &Observation {
         &self.seen
     }
 

@@ -236,7 +236,7 @@ pub struct Observation {
     /// The limit that fired.
     pub limit: Option<Limit>,
     /// The model as requested.
-    pub model: Option<String>,
+    pub model: Option<Arc<str>>,
     /// The marks.
     pub timeline: Timeline,
     /// The rhythm of the output events.
@@ -305,7 +305,7 @@ impl std::fmt::Display for ExchangeId {
 }
 
 pub use self::{
-    decimal::{push_decimal, push_decimal_bytes},
+    decimal::{Decimal, decimal, push_decimal},
     stages::STAGES,
 };
 

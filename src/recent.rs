@@ -21,8 +21,8 @@ pub struct Recent {
 /// An exchange that has ended, and what its client said of it since.
 #[derive(Debug)]
 pub struct Remembered {
-    /// The exchange.
-    pub observation: Arc<Observation>,
+    /// The exchange, where it was observed: it is not copied when it ends.
+    pub observation: Box<Observation>,
     /// By [`ClientPhase`].
     client: [OnceLock<Nanos>; 2],
 }
@@ -50,6 +50,11 @@ impl ClientPhase {
 }
 
 impl Remembered {
+    /// One that has just ended.
+    pub fn new(observation: Box<Observation>) -> Self {
+        Self { observation, client: Default::default() }
+    }
+
     /// What the client said; absent if it has not.
     pub fn client_reported(&self, phase: ClientPhase) -> Option<Nanos> {
         self.client[phase as usize].get().copied()
@@ -103,8 +108,7 @@ impl Recent {
     }
 
     /// Keeps one more, and lets the oldest go if there is no room.
-    pub fn push(&self, observation: Arc<Observation>) {
-        let remembered = Arc::new(Remembered { observation, client: Default::default() });
+    pub fn push(&self, remembered: Arc<Remembered>) {
         let mut ring = self.ring();
         ring.pushed += 1;
         if self.capacity == 0 {
@@ -176,7 +180,7 @@ mod tests {
         for id in ids {
             let timeline = Timeline::begin(Stamp::ORIGIN);
             let exchange = Observation::begin(ExchangeId(id), SystemTime::UNIX_EPOCH, timeline, Outcome::Complete);
-            recent.push(Arc::new(exchange));
+            recent.push(Arc::new(Remembered::new(Box::new(exchange))));
         }
     }
 

@@ -173,8 +173,7 @@ impl Recorder {
     /// counted back to `request_head`. With `facts.stream == Some(true)` it waits for a first output.
     pub fn started(&self, upstream: &Arc<UpstreamHandles>, facts: &RequestFacts, request_head: Stamp) -> Started {
         let pair = upstream.pair(facts.model.as_deref(), false);
-        let model = facts.model.as_deref().map(Arc::from);
-        let (load, ticket) = pair.enter(Present::new(request_head, model, facts.stream == Some(true)));
+        let (load, ticket) = pair.enter(Present::new(request_head, facts.model.clone(), facts.stream == Some(true)));
         Started { pair, load, ticket, clock: self.clock, left: false }
     }
 
@@ -210,8 +209,9 @@ impl Recorder {
         &self,
         upstream: Option<&Arc<UpstreamHandles>>,
         started: Option<Started>,
-        mut observation: Observation,
+        observation: impl Into<Box<Observation>>,
     ) {
+        let mut observation = observation.into();
         let end = observation.timeline.end.unwrap_or(observation.timeline.request_head);
         if let Some(mut started) = started {
             observation.load.get_or_insert(started.load);
@@ -220,14 +220,14 @@ impl Recorder {
         let admit = observation.status.is_some_and(|status| (200..300).contains(&status));
         let pair = upstream.unwrap_or(&self.nowhere).pair(observation.model.as_deref(), admit && upstream.is_some());
         pair.finish(&observation, &self.measurements_dropped);
-        let observation = Arc::new(observation);
+        let exchange = Arc::new(Remembered::new(observation));
         // First, so that whoever is told of an exchange finds it.
-        self.recent.push(Arc::clone(&observation));
+        self.recent.push(Arc::clone(&exchange));
         if let Some(listener) = &self.listener {
-            listener(&observation);
+            listener(&exchange.observation);
         }
         if let Some(log) = &self.log {
-            log.send(observation);
+            log.send(&exchange.observation);
         }
     }
 

@@ -76,7 +76,7 @@ pub async fn run(
     };
     let mut books = Books::default();
     if let (Some(tunnel), Some(watched)) = (tunnel, watched) {
-        let model = tunnel.so_far().model.clone();
+        let model = tunnel.so_far().model.as_deref().map(str::to_owned);
         match watched.deflate {
             Ok((up, down)) => {
                 let session = Some(Session::new(watched.dialect, model.clone(), up, down));

@@ -1,13 +1,14 @@
 //! The benchmarks, one program with a command for each: linked as the program is shipped, which takes minutes, and so once.
 //!
 //! ```text
-//! cargo run --release --example gauge -- COMMAND …    hot_path, exchange, dialects, stamps, scrape
+//! cargo run --release --example gauge -- COMMAND …    hot_path, exchange, bodies, dialects, stamps, scrape
 //! ```
 //!
 //! `benches/run` runs all of them and holds counts against their bounds.
 
 #![expect(clippy::expect_used, clippy::print_stdout, reason = "a benchmark's own program")]
 
+mod bodies;
 mod dialects;
 mod exchange;
 mod hot_path;
@@ -20,10 +21,13 @@ fn main() {
     match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["hot_path", ref more @ ..] => hot_path::run(more),
         ["exchange", ref more @ ..] => exchange::run(more),
+        ["bodies", ref more @ ..] => bodies::run(more),
         ["dialects", ref more @ ..] => dialects::run(more),
         ["stamps"] => stamps::run(),
         ["scrape"] => scrape::run(),
-        _ => println!("cargo run --release --example gauge -- hot_path | exchange | dialects | stamps | scrape"),
+        _ => {
+            println!("cargo run --release --example gauge -- hot_path | exchange | bodies | dialects | stamps | scrape")
+        }
     }
 }
 

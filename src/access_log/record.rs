@@ -1,293 +1,161 @@
-//! One exchange as JSON. Every byte of a record is written here for each exchange there is, so nothing is formatted by
-//! `core::fmt` but what is rare: that took eight times as long.
-
-use std::{io::Write as _, time::SystemTime};
+//! One exchange as JSON: which keys, in which order, and what of the exchange each of them says.
 
 use http::{Method, Version};
 
-use super::time::rfc3339;
+use super::object::{Key, Known, Object, key};
 use crate::{
-    clock::Nanos,
     dialect::Endpoint,
-    observation::{
-        Connection, ExchangeId, Limit, Observation, STAGES, StampSource, input_class, load_class, output_class,
-        push_decimal_bytes,
-    },
+    observation::{Connection, Limit, Observation, STAGES, StampSource, input_class, load_class, output_class},
     timeline::Timeline,
 };
 
 /// The record of an exchange: one JSON object without a line break, keys in the contract's order.
 pub fn record_json(observation: &Observation) -> String {
-    let mut json = Vec::with_capacity(2048);
-    push_record(&mut json, observation);
+    let mut room = vec![0; ROOM];
+    let len = write_record(&mut room, observation);
+    room.truncate(len);
     // Nothing was put into it but whole texts.
-    String::from_utf8(json).unwrap_or_default()
+    String::from_utf8(room).unwrap_or_default()
 }
 
-/// Writes the record of an exchange behind what is there.
-pub(super) fn push_record(out: &mut Vec<u8>, observation: &Observation) {
-    let o = observation;
+/// Writes the record of an exchange over what is there, and makes more room if that is too little. How long it is.
+pub(super) fn write_record(room: &mut Vec<u8>, observation: &Observation) -> usize {
+    loop {
+        let mut record = Object::in_room(room);
+        fill(&mut record, observation);
+        if let Some(len) = record.len() {
+            return len;
+        }
+        room.resize((2 * room.len()).max(ROOM), 0);
+    }
+}
+
+/// More than nearly every record needs.
+const ROOM: usize = 2048;
+
+fn fill(record: &mut Object<'_>, o: &Observation) {
     let marks = &o.timeline;
     let usage = &o.facts.usage;
     let streamed = o.streamed();
     let spans = (o.endpoint != Endpoint::Tunnel).then_some(marks);
-    let start = out.len();
-    let mut record = Object { out };
 
-    record.time("time", o.time);
-    record.id("id", o.id);
-    record.text("upstream", o.upstream.as_deref());
-    record.word("endpoint", Some(o.endpoint.as_str()));
-    record.word("dialect", Some(o.dialect.as_str()));
-    record.text("method", o.method.as_ref().map(Method::as_str));
-    record.text("path", o.path.as_deref().and_then(|path| path.split('?').next()));
-    record.count("status", o.status);
-    record.flag("stream", Some(o.stream));
-    record.flag("asked_stream", o.asked_stream);
-    record.word("outcome", Some(o.outcome.as_str()));
-    record.word("limit", o.limit.map(Limit::as_str));
+    record.time(key!("time"), o.time);
+    record.id(key!("id"), o.id);
+    record.text(key!("upstream"), o.upstream.as_deref());
+    record.word(key!("endpoint"), Some(o.endpoint.as_str()));
+    record.word(key!("dialect"), Some(o.dialect.as_str()));
+    record.text(key!("method"), o.method.as_ref().map(Method::as_str));
+    record.text(key!("path"), o.path.as_deref().map(without_query));
+    record.count(key!("status"), o.status);
+    record.flag(key!("stream"), Some(o.stream));
+    record.flag(key!("asked_stream"), o.asked_stream);
+    record.word(key!("outcome"), Some(o.outcome.as_str()));
+    record.word(key!("limit"), o.limit.map(Limit::as_str));
 
-    record.text("model", o.model.as_deref());
-    record.text("response_model", o.facts.response_model.as_deref());
-    record.joined("finish_reason", &o.facts.finish_reasons);
+    record.text(key!("model"), o.model.as_deref());
+    record.text(key!("response_model"), o.facts.response_model.as_deref());
+    record.joined(key!("finish_reason"), &o.facts.finish_reasons);
 
-    record.seconds("wall_s", Some(o.wall()));
-    record.count("attempts", Some(o.attempts));
-    record.seconds("request_s", spans.and_then(Timeline::request_span));
-    record.seconds("ttfb_s", spans.and_then(Timeline::ttfb));
-    record.seconds("first_event_s", streamed.and_then(Timeline::first_event_time));
-    record.seconds("ttft_s", streamed.and_then(Timeline::ttft));
-    record.seconds("answer_ttft_s", streamed.and_then(Timeline::answer_ttft));
-    record.seconds("client_ttft_s", streamed.and_then(Timeline::client_ttft));
-    record.seconds("duration_s", spans.and_then(Timeline::duration));
-    record.seconds("client_duration_s", spans.and_then(|_| o.client_duration()));
-    record.seconds("tpot_s", o.tpot());
-    record.speed("output_tokens_per_second", o.output_speed());
-    record.speed("end_to_end_tokens_per_second", o.end_to_end_speed());
-    record.seconds("max_gap_s", o.cadence.max_gap());
-    record.seconds("gap_p50_s", o.cadence.quantile(0.5));
-    record.seconds("gap_p99_s", o.cadence.quantile(0.99));
+    record.seconds(key!("wall_s"), Some(o.wall()));
+    record.count(key!("attempts"), Some(o.attempts));
+    record.seconds(key!("request_s"), spans.and_then(Timeline::request_span));
+    record.seconds(key!("ttfb_s"), spans.and_then(Timeline::ttfb));
+    record.seconds(key!("first_event_s"), streamed.and_then(Timeline::first_event_time));
+    record.seconds(key!("ttft_s"), streamed.and_then(Timeline::ttft));
+    record.seconds(key!("answer_ttft_s"), streamed.and_then(Timeline::answer_ttft));
+    record.seconds(key!("client_ttft_s"), streamed.and_then(Timeline::client_ttft));
+    record.seconds(key!("duration_s"), spans.and_then(Timeline::duration));
+    record.seconds(key!("client_duration_s"), spans.and_then(|_| o.client_duration()));
+    record.seconds(key!("tpot_s"), o.tpot());
+    record.speed(key!("output_tokens_per_second"), o.output_speed());
+    record.speed(key!("end_to_end_tokens_per_second"), o.end_to_end_speed());
+    record.seconds(key!("max_gap_s"), o.cadence.max_gap());
+    record.seconds(key!("gap_p50_s"), o.cadence.quantile(0.5));
+    record.seconds(key!("gap_p99_s"), o.cadence.quantile(0.99));
 
     // Without events to read there is nothing to count: no stream, or none of a dialect that is known.
     let counted = o.stream && (o.observer_off.is_none() || o.events > 0);
-    record.count("events", counted.then_some(o.events));
-    record.count("output_events", counted.then_some(o.output_events));
-    record.count("coalesced_events", counted.then_some(o.cadence.coalesced()));
+    record.count(key!("events"), counted.then_some(o.events));
+    record.count(key!("output_events"), counted.then_some(o.output_events));
+    record.count(key!("coalesced_events"), counted.then_some(o.cadence.coalesced()));
     // Of a tunnel they are not counted: zero would say that nothing came.
-    record.count("reads", spans.and(Some(o.reads)));
-    record.count("request_bytes", Some(o.request_bytes));
-    record.count("response_bytes", Some(o.response_bytes));
+    record.count(key!("reads"), spans.and(Some(o.reads)));
+    record.count(key!("request_bytes"), Some(o.request_bytes));
+    record.count(key!("response_bytes"), Some(o.response_bytes));
 
-    record.count("input_tokens", usage.input);
-    record.count("cached_tokens", usage.cached);
-    record.count("cache_write_tokens", usage.cache_write);
-    record.count("output_tokens", usage.output);
-    record.count("reasoning_tokens", usage.reasoning);
-    record.object("usage_raw", |raw| usage.raw.iter().for_each(|(name, count)| raw.count(name, Some(*count))));
+    record.count(key!("input_tokens"), usage.input);
+    record.count(key!("cached_tokens"), usage.cached);
+    record.count(key!("cache_write_tokens"), usage.cache_write);
+    record.count(key!("output_tokens"), usage.output);
+    record.count(key!("reasoning_tokens"), usage.reasoning);
+    record.object(key!("usage_raw"), |raw| {
+        usage.raw.iter().for_each(|(name, count)| raw.count(Key::Name(name), Some(*count)));
+    });
 
-    record.object("overhead_s", |overhead| {
-        overhead.seconds("request", o.overhead_request());
-        overhead.seconds("first_output", streamed.and_then(Timeline::overhead_first_output));
-        overhead.seconds("event_mean", o.overhead_event_mean());
-        overhead.seconds("event_max", (o.event_overhead.count > 0).then_some(o.event_overhead.max));
+    record.object(key!("overhead_s"), |overhead| {
+        overhead.seconds(key!("request"), o.overhead_request());
+        overhead.seconds(key!("first_output"), streamed.and_then(Timeline::overhead_first_output));
+        overhead.seconds(key!("event_mean"), o.overhead_event_mean());
+        overhead.seconds(key!("event_max"), (o.event_overhead.count > 0).then_some(o.event_overhead.max));
     });
-    record.object("stages_s", |stages| {
-        STAGES.iter().zip(o.stages()).for_each(|(name, span)| stages.seconds(name, Some(span)));
+    record.object(key!("stages_s"), |stages| {
+        STAGE_KEYS.iter().zip(o.stages()).for_each(|(key, span)| stages.seconds(Key::Known(key), Some(span)));
     });
-    record.object("server_reported_s", |reported| {
-        o.facts.reported.named().into_iter().for_each(|(name, span)| reported.seconds(name, span));
+    record.object(key!("server_reported_s"), |reported| {
+        o.facts.reported.named().into_iter().for_each(|(name, span)| reported.seconds(Key::Name(name), span));
     });
-    record.object("rate_limits", |limits| {
+    record.object(key!("rate_limits"), |limits| {
         for limit in &o.rate_limits {
-            limits.object(limit.kind.as_str(), |stated| {
-                stated.count("limit", limit.limit);
-                stated.count("remaining", limit.remaining);
-                stated.seconds("reset_s", limit.reset);
+            limits.object(Key::Name(limit.kind.as_str()), |stated| {
+                stated.count(key!("limit"), limit.limit);
+                stated.count(key!("remaining"), limit.remaining);
+                stated.seconds(key!("reset_s"), limit.reset);
             });
         }
     });
-    record.object("connection", |connection| {
-        connection.flag("reused", o.connection.reused);
-        connection.word("client_version", o.connection.client_version.and_then(version));
-        connection.word("upstream_version", o.connection.upstream_version.and_then(version));
+    record.object(key!("connection"), |connection| {
+        connection.flag(key!("reused"), o.connection.reused);
+        connection.word(key!("client_version"), o.connection.client_version.and_then(version));
+        connection.word(key!("upstream_version"), o.connection.upstream_version.and_then(version));
         let Connection { client, upstream, .. } = &o.connection;
-        connection.seconds("client_rtt_s", client.rtt);
-        connection.seconds("client_min_rtt_s", client.min_rtt);
-        connection.count("client_retransmits", client.retransmits);
-        connection.seconds("upstream_rtt_s", upstream.rtt);
-        connection.seconds("upstream_min_rtt_s", upstream.min_rtt);
-        connection.count("upstream_retransmits", upstream.retransmits);
+        connection.seconds(key!("client_rtt_s"), client.rtt);
+        connection.seconds(key!("client_min_rtt_s"), client.min_rtt);
+        connection.count(key!("client_retransmits"), client.retransmits);
+        connection.seconds(key!("upstream_rtt_s"), upstream.rtt);
+        connection.seconds(key!("upstream_min_rtt_s"), upstream.min_rtt);
+        connection.count(key!("upstream_retransmits"), upstream.retransmits);
     });
-    record.object("stamp", |stamp| {
-        stamp.word("client", Some(o.client_stamp.as_str()));
-        stamp.word("upstream", o.upstream_stamp.map(StampSource::as_str));
+    record.object(key!("stamp"), |stamp| {
+        stamp.word(key!("client"), Some(o.client_stamp.as_str()));
+        stamp.word(key!("upstream"), o.upstream_stamp.map(StampSource::as_str));
     });
-    record.names("flags", o.flags_named().into_iter().filter_map(|(name, set)| set.then_some(name)));
+    record.names(key!("flags"), o.flags_named().into_iter().filter_map(|(name, set)| set.then_some(name)));
 
-    record.text("workload", o.workload.as_deref());
-    record.word("input_class", usage.input.map(|tokens| input_class(Some(tokens))));
-    record.word("output_class", usage.output.map(|tokens| output_class(Some(tokens))));
-    record.word("load_class", spans.and(o.load).map(load_class));
-    record.text("trace_id", o.trace_id.as_deref());
-    record.text("session", o.session.as_deref());
-    record.text("upstream_request_id", o.upstream_request_id.as_deref());
-    record.seconds("client_sent_s", o.client_sent);
-    record.close(start);
+    record.text(key!("workload"), o.workload.as_deref());
+    record.word(key!("input_class"), usage.input.map(|tokens| input_class(Some(tokens))));
+    record.word(key!("output_class"), usage.output.map(|tokens| output_class(Some(tokens))));
+    record.word(key!("load_class"), spans.and(o.load).map(load_class));
+    record.text(key!("trace_id"), o.trace_id.as_deref());
+    record.text(key!("session"), o.session.as_deref());
+    record.text(key!("upstream_request_id"), o.upstream_request_id.as_deref());
+    record.seconds(key!("client_sent_s"), o.client_sent);
+    record.close(0);
 }
 
-/// A JSON object in the making. Each key comes with a comma before it, the first of which becomes the bracket. Absent values
-/// leave no key; an inner object without keys leaves none either.
-struct Object<'a> {
-    out: &'a mut Vec<u8>,
-}
-
-#[expect(clippy::inline_always, reason = "where a key's length is known it is copied without a call")]
-impl Object<'_> {
-    #[inline(always)]
-    fn key(&mut self, key: &str) {
-        self.out.extend_from_slice(b",\"");
-        self.out.extend_from_slice(key.as_bytes());
-        self.out.extend_from_slice(b"\":");
+/// The keys of the stages.
+const STAGE_KEYS: [Known; STAGES.len()] = {
+    let mut keys = [Known::of(""); STAGES.len()];
+    let mut stage = 0;
+    while stage < STAGES.len() {
+        keys[stage] = Known::of(STAGES[stage]);
+        stage += 1;
     }
+    keys
+};
 
-    /// A text from outside, whatever is in it.
-    #[inline(always)]
-    fn text(&mut self, key: &str, value: Option<&str>) {
-        if let Some(value) = value {
-            self.key(key);
-            self.out.push(b'"');
-            push_escaped(self.out, value);
-            self.out.push(b'"');
-        }
-    }
-
-    /// One of our own words, which have nothing in them to escape.
-    #[inline(always)]
-    fn word(&mut self, key: &str, value: Option<&'static str>) {
-        if let Some(value) = value {
-            self.key(key);
-            self.out.push(b'"');
-            self.out.extend_from_slice(value.as_bytes());
-            self.out.push(b'"');
-        }
-    }
-
-    #[inline(always)]
-    fn count(&mut self, key: &str, value: Option<impl Into<u64>>) {
-        if let Some(value) = value {
-            self.key(key);
-            push_decimal_bytes(self.out, value.into(), 0);
-        }
-    }
-
-    #[inline(always)]
-    fn flag(&mut self, key: &str, value: Option<bool>) {
-        if let Some(value) = value {
-            self.key(key);
-            self.out.extend_from_slice(if value { b"true" } else { b"false" });
-        }
-    }
-
-    #[inline(always)]
-    fn seconds(&mut self, key: &str, span: Option<Nanos>) {
-        if let Some(span) = span {
-            self.key(key);
-            push_decimal_bytes(self.out, span.0, 9);
-        }
-    }
-
-    /// Tokens per second, to the millionth: as many digits as the metrics keep.
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates")]
-    fn speed(&mut self, key: &str, speed: Option<f64>) {
-        if let Some(speed) = speed.filter(|speed| speed.is_finite()) {
-            self.key(key);
-            push_decimal_bytes(self.out, (speed * 1e6).round() as u64, 6);
-        }
-    }
-
-    fn time(&mut self, key: &str, time: SystemTime) {
-        if let Some(time) = rfc3339(time) {
-            self.key(key);
-            self.out.push(b'"');
-            self.out.extend_from_slice(&time);
-            self.out.push(b'"');
-        }
-    }
-
-    /// Sixteen hexadecimal digits.
-    fn id(&mut self, key: &str, id: ExchangeId) {
-        self.key(key);
-        self.out.push(b'"');
-        let digits: [u8; 16] =
-            std::array::from_fn(|place| b"0123456789abcdef"[(id.0 >> (60 - 4 * place) & 15) as usize]);
-        self.out.extend_from_slice(&digits);
-        self.out.push(b'"');
-    }
-
-    /// Texts from outside as one.
-    fn joined(&mut self, key: &str, values: &[String]) {
-        let Some((first, more)) = values.split_first() else { return };
-        self.key(key);
-        self.out.push(b'"');
-        push_escaped(self.out, first);
-        for value in more {
-            self.out.push(b'|');
-            push_escaped(self.out, value);
-        }
-        self.out.push(b'"');
-    }
-
-    fn names(&mut self, key: &str, names: impl Iterator<Item = &'static str>) {
-        self.key(key);
-        self.out.push(b'[');
-        for (index, name) in names.enumerate() {
-            self.out.extend_from_slice(if index > 0 { b",\"" } else { b"\"" });
-            self.out.extend_from_slice(name.as_bytes());
-            self.out.push(b'"');
-        }
-        self.out.push(b']');
-    }
-
-    #[inline(always)]
-    fn object(&mut self, key: &str, fill: impl FnOnce(&mut Self)) {
-        let before = self.out.len();
-        self.key(key);
-        let start = self.out.len();
-        fill(self);
-        if self.out.len() == start {
-            self.out.truncate(before);
-        } else {
-            self.close(start);
-        }
-    }
-
-    /// Closes the object whose first key's comma stands here.
-    fn close(&mut self, start: usize) {
-        if let Some(comma) = self.out.get_mut(start) {
-            *comma = b'{';
-        }
-        self.out.push(b'}');
-    }
-}
-
-/// A text as it stands between quotes: in runs of what needs no escape, which is nearly always all of it.
-fn push_escaped(out: &mut Vec<u8>, text: &str) {
-    let mut from = 0;
-    if !text.bytes().all(|byte| matches!(byte, b' '..=b'~') && byte != b'"' && byte != b'\\') {
-        for (at, char) in text.char_indices() {
-            // U+2028 and U+2029 are lawful JSON, but line breaks to some readers of lines.
-            if !(matches!(char, '"' | '\\' | '\u{2028}' | '\u{2029}') || char.is_control()) {
-                continue;
-            }
-            out.extend_from_slice(&text.as_bytes()[from..at]);
-            from = at + char.len_utf8();
-            let _ = match char {
-                '"' | '\\' => write!(out, "\\{char}"),
-                other => write!(out, "\\u{:04x}", u32::from(other)),
-            };
-        }
-    }
-    out.extend_from_slice(&text.as_bytes()[from..]);
+/// A path alone.
+fn without_query(path: &str) -> &str {
+    path.bytes().position(|byte| byte == b'?').map_or(path, |end| &path[..end])
 }
 
 fn version(version: Version) -> Option<&'static str> {
@@ -303,16 +171,16 @@ fn version(version: Version) -> Option<&'static str> {
 
 #[cfg(test)]
 mod tests {
-    use std::time::{Duration, UNIX_EPOCH};
+    use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
     use proptest::prelude::*;
     use serde_json::Value;
 
     use super::*;
     use crate::{
-        clock::Stamp,
+        clock::{Nanos, Stamp},
         dialect::{Dialect, ObserverOff, RateLimit, Reported, limits::Kind},
-        observation::{EventOverhead, Network, Outcome, StampSource},
+        observation::{EventOverhead, ExchangeId, Network, Outcome, StampSource},
         timeline::Interval,
     };
 
@@ -425,7 +293,7 @@ mod tests {
         let json = record_json(&full());
         assert!(json.lines().count() == 1 && !json.contains('\u{2028}'), "one line to every reader");
         let value: Value = serde_json::from_str(&json).unwrap();
-        assert_eq!(value["model"], full().model.unwrap());
+        assert_eq!(value["model"], *full().model.unwrap());
         assert_eq!(value["path"], "/v1/chat/completions");
         assert!(!json.contains("secret"));
     }
@@ -502,7 +370,7 @@ mod tests {
         ) {
             let mut o = full();
             (o.id, o.facts.finish_reasons) = (ExchangeId(id), texts.clone());
-            o.model = texts.first().cloned();
+            o.model = texts.first().map(|text| text.as_str().into());
             let json = record_json(&o);
             let written = format!("\"id\":\"{id:016x}\",");
             prop_assert!(json.contains(&written));

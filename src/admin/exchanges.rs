@@ -111,7 +111,7 @@ mod tests {
     use std::{sync::Arc, time::SystemTime};
 
     use super::*;
-    use crate::{clock::Stamp, timeline::Timeline};
+    use crate::{clock::Stamp, recent::Remembered, timeline::Timeline};
 
     fn remembered() -> Recent {
         let recent = Recent::new(4);
@@ -120,9 +120,9 @@ mod tests {
             let outcome = if id % 2 == 0 { Outcome::Complete } else { Outcome::RateLimited };
             let mut observation = Observation::begin(ExchangeId(id), SystemTime::UNIX_EPOCH, begin, outcome);
             observation.upstream = Some(if id == 4 { "b".into() } else { "a".into() });
-            observation.model = Some(format!("org/m {id}"));
+            observation.model = Some(format!("org/m {id}").into());
             observation.trace_id = Some(format!("{:032x}", 0xab + id / 4));
-            recent.push(Arc::new(observation));
+            recent.push(Arc::new(Remembered::new(Box::new(observation))));
         }
         recent
     }
@@ -158,7 +158,7 @@ mod tests {
             observation.cadence.output(Stamp::from_nanos(nanos).unwrap());
         }
         let recent = Recent::new(4);
-        recent.push(Arc::new(observation));
+        recent.push(Arc::new(Remembered::new(Box::new(observation))));
         let one: Value = serde_json::from_str(&one(&recent, "id=0000000000000007").unwrap()).unwrap();
         assert_eq!(one["record"]["wall_s"], 8e-9);
         let [short, long] = one["gaps"].as_array().unwrap().as_slice() else { panic!("{one}") };

@@ -173,7 +173,7 @@ impl Client {
 
         let recognised = recognise(&parts, Some(target.dialect));
         let told = RequestScan::new(recognised, &parts).finish().unwrap_or_default();
-        let facts = RequestFacts { model: Some(target.model.clone()), stream: Some(true), ..told };
+        let facts = RequestFacts { model: Some(target.model.as_str().into()), stream: Some(true), ..told };
 
         let due = ask.due.unwrap_or_else(|| clock.now());
         let mut seen = self.shared.begin(due);

@@ -262,7 +262,7 @@ mod tests {
         let mut record = Observation::begin(ExchangeId(1), Clock::start().wall(at(0)), timeline, Outcome::Complete);
         record.stream = true;
         record.upstream = Some("gpu".into());
-        record.model = Some("m".to_owned());
+        record.model = Some("m".into());
         record
     }
 

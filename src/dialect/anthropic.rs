@@ -3,7 +3,7 @@
 //! Usage comes in parts: the input's side at the start, the output's at the end, and what the end repeats of the input is
 //! cumulative and overrides.
 
-use std::sync::LazyLock;
+use std::{borrow::Cow, sync::LazyLock};
 
 use super::{
     Kinds, Signal, Usage,
@@ -105,7 +105,7 @@ pub(super) fn found(reply: &mut Reply, event: &mut Event, field: u8, value: Valu
         COMPACTION => event.fill(HAS_COMPACTION, value),
         NAME => event.fill(HAS_NAME, value),
         OPAQUE => event.fill(HAS_OPAQUE, value),
-        SUCCESSOR => reply.model = name(value).or(reply.model.take()),
+        SUCCESSOR => reply.model = name(value).map(Cow::into_owned).or(reply.model.take()),
         COMPLETION => event.fill(HAS_COMPLETION, value),
         STOP => reply.finish_with(event, 0, value),
         ERROR_BY_NAME => {

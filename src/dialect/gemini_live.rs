@@ -91,7 +91,7 @@ fn found(reply: &mut Reply, event: &mut Event, field: u8, value: Value<'_>) {
         }
         REASON => {
             if let Some(reason) = name(value) {
-                reply.finish(1, reason);
+                reply.finish(1, reason.into_owned());
             }
         }
         CALL => {

@@ -115,6 +115,10 @@ fn is_of_output(name: &str) -> bool {
 
 impl Said {
     fn take(&mut self, name: &str, value: &[u8], headers: &HeaderMap) {
+        // Most headers are of nobody here, which their first letter tells.
+        if !matches!(name.as_bytes(), [b'f' | b'm' | b'o' | b's' | b'x', ..]) {
+            return;
+        }
         match name {
             "openai-processing-ms" | "ms-azureml-model-time" => self.until_head(value),
             "x-metrics-ttft-ms" => self.both(Ttft, Millis, value),

@@ -159,6 +159,10 @@ enum Bare {
 
 /// What a header is of; absent if of no limit.
 fn place(name: &str) -> Option<(Field, Kind, Bare)> {
+    // Most headers are of no limit, which their first letter tells.
+    if !matches!(name.as_bytes(), [b'a' | b'r' | b'x', ..]) {
+        return None;
+    }
     if let Some(rest) = name.strip_prefix("anthropic-ratelimit-") {
         let (subject, field) = rest.rsplit_once('-')?;
         return Some((Field::of(field)?, Kind::of(subject)?, Bare::Unknown));

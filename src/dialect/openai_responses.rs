@@ -103,7 +103,7 @@ fn found(reply: &mut Reply, event: &mut Event, field: u8, value: Value<'_>) {
             if let Some(name) = name(value) {
                 event.telling = true;
                 event.filled |= HAS_STATUS;
-                reply.finish(if field == STATUS { STATUS_PLACE } else { REASON_PLACE }, name);
+                reply.finish(if field == STATUS { STATUS_PLACE } else { REASON_PLACE }, name.into_owned());
             }
         }
         // The type may come behind it.

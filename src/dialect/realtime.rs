@@ -126,7 +126,7 @@ fn found(reply: &mut Reply, event: &mut Event, field: u8, value: Value<'_>) {
         STATUS | REASON => {
             if let Some(name) = name(value) {
                 event.filled |= HAS_RESULT;
-                reply.finish(if field == STATUS { STATUS_PLACE } else { REASON_PLACE }, name);
+                reply.finish(if field == STATUS { STATUS_PLACE } else { REASON_PLACE }, name.into_owned());
             }
         }
         DETECTION if value == Value::Null => event.part = event.part.max(WAITING),

@@ -1,5 +1,7 @@
 //! What is kept of a reply while it is read, and what all dialects have in common.
 
+use std::borrow::Cow;
+
 use super::{
     Facts, Kinds, Signal, Usage,
     headers::Head,
@@ -140,7 +142,7 @@ impl Reply {
     /// Takes a field that all dialects have.
     pub(super) fn take(&mut self, event: &mut Event, field: u8, value: Value<'_>) {
         match field {
-            MODEL if self.model.is_none() => self.model = name(value),
+            MODEL if self.model.is_none() => self.model = name(value).map(Cow::into_owned),
             MODEL => {}
             ERROR if is_something(value) || matches!(value, Value::Array | Value::TooLong) => event.error = true,
             ERROR_TYPE | ERROR_CODE => {
@@ -148,7 +150,7 @@ impl Reply {
                     && !event.error_typed
                 {
                     event.error_typed = field == ERROR_TYPE;
-                    self.error = Some(name);
+                    self.error = Some(name.into_owned());
                 }
             }
             ERROR_BY_NAME => event.error = true,
@@ -217,7 +219,7 @@ impl Reply {
     pub(super) fn finish_with(&mut self, event: &mut Event, choice: u32, value: Value<'_>) {
         if let Some(reason) = name(value) {
             event.telling = true;
-            self.finish(choice, reason);
+            self.finish(choice, reason.into_owned());
         }
     }
 
@@ -239,7 +241,7 @@ impl Reply {
     /// Holds a name until the event has ended.
     pub(super) fn hold(&mut self, value: Value<'_>) {
         if let Some(name) = name(value) {
-            self.held = Some(name.into_boxed_str());
+            self.held = Some(name.into());
         }
     }
 
@@ -340,10 +342,10 @@ pub(super) fn id(value: Value<'_>) -> u64 {
 }
 
 /// A value that is a name: a string or number, not empty and not too long.
-pub(super) fn name(value: Value<'_>) -> Option<String> {
+pub(super) fn name(value: Value<'_>) -> Option<Cow<'_, str>> {
     match value {
         Value::Text(text) | Value::Number(text) if !text.is_empty() && text.len() <= NAME_LIMIT => {
-            Some(String::from_utf8_lossy(text).into_owned())
+            Some(String::from_utf8_lossy(text))
         }
         _ => None,
     }

@@ -1,7 +1,7 @@
 //! A look at a request as it passes: which model, whether a stream is asked for, and which dialect it is if its path leaves
 //! that open. The head says it, or the body: JSON, or a form with files in it.
 
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 
 use http::{
     Method,
@@ -20,7 +20,7 @@ use crate::framing::{
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct RequestFacts {
     /// The model's name as the client wrote it (up to 256 bytes); absent if none was found.
-    pub model: Option<String>,
+    pub model: Option<Arc<str>>,
     /// Whether the client asked for a stream; absent if it did not say.
     pub stream: Option<bool>,
     /// The dialect that the body shows, where the path left it open; absent if the one of the path stands.
@@ -136,7 +136,7 @@ impl RequestScan {
                     // They would have been given by now, had the piece ended here.
                     _ if facts.is_complete(*open) => {}
                     (MODEL | MODEL_ID | AGENT, value) if model_keys.contains(&field) && !told.model => {
-                        facts.model = name(value).or(facts.model.take());
+                        facts.model = name(value).map(Arc::from).or(facts.model.take());
                     }
                     (STREAM, Value::Bool(stream)) if !told.stream => facts.stream = Some(stream),
                     (KEYS.., value) if value != Value::Null => *keys |= 1 << (field - KEYS),
@@ -147,7 +147,7 @@ impl RequestScan {
             Body::Form(scanner) => {
                 scanner.read(piece, &mut |field, value| match field {
                     _ if facts.is_complete(*open) => {}
-                    0 if !told.model => facts.model = name(Value::Text(value)),
+                    0 if !told.model => facts.model = name(Value::Text(value)).map(Arc::from),
                     1 if !told.stream => facts.stream = flag(value),
                     _ => {}
                 });
@@ -311,8 +311,8 @@ fn asks_dashscope_to_stream(parts: &Parts) -> bool {
 }
 
 /// A name out of a path or a query.
-fn decoded_name(text: &str) -> Option<String> {
-    name(Value::Text(&percent_decoded(text.as_bytes())))
+fn decoded_name(text: &str) -> Option<Arc<str>> {
+    name(Value::Text(&percent_decoded(text.as_bytes()))).map(Arc::from)
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ mod tree;
 
 pub use self::tree::{Tree, Want};
 use self::{
-    string::{Escape, Purpose},
+    string::{Escape, Purpose, string_end},
     tree::{NONE, NodeId},
 };
 use super::bytes::{quote_or_bracket, quote_or_escape};
@@ -404,15 +404,15 @@ impl Scanner {
             let byte = bytes[at + found];
             at += found + 1;
             match byte {
-                b'"' => {
-                    self.string = Purpose::Pass;
-                    self.escape = Escape::None;
-                    self.mode = Mode::String;
-                    at = self.pass_string(bytes, at);
-                    if self.mode != Mode::Pass {
-                        return at;
+                b'"' => match string_end(&bytes[at..]) {
+                    Ok(len) => at += len,
+                    Err(escape) => {
+                        self.string = Purpose::Pass;
+                        self.escape = escape;
+                        self.mode = Mode::String;
+                        return bytes.len();
                     }
-                }
+                },
                 b'{' | b'[' if !self.push(byte == b'[') => return at,
                 b'}' | b']' => {
                     if !self.pop(byte) {

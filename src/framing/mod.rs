@@ -18,7 +18,7 @@ pub mod twin;
 pub mod websocket;
 pub mod wrapped;
 
-pub use self::bytes::{find, percent_decoded, split_once};
+pub use self::bytes::{find, is_plain, percent_decoded, split_once};
 
 /// What cuts a body into events, in pieces.
 pub trait Framed {

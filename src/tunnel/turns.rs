@@ -289,7 +289,7 @@ impl<'a> Turns<'a> {
 
     /// An exchange that began at `arrival`, with all that the client has sent since the one before it.
     fn begin(&mut self, arrival: Stamp, stream: Option<bool>) -> Box<Exchange> {
-        let facts = RequestFacts { model: self.model.clone(), stream, dialect: None };
+        let facts = RequestFacts { model: self.model.as_deref().map(Arc::from), stream, dialect: None };
         let exchange = self.tunnel.turn(self.shared.begin(arrival), self.endpoint, facts);
         let bytes = std::mem::take(&mut self.up);
         exchange.upload().add(bytes);

@@ -147,7 +147,7 @@ fn drive(events: &[(Event, u64)], cause: Cause, step_back: bool) -> Vec<Observat
             Event::Leased(dialled) => exchange.leased(now, !dialled, *dialled),
             Event::RequestEnd => upload.note_end(now, now, wait),
             Event::Started(stream) => {
-                let facts = RequestFacts { model: Some("m".to_owned()), stream: Some(*stream), dialect: None };
+                let facts = RequestFacts { model: Some("m".into()), stream: Some(*stream), dialect: None };
                 upload.start_with(facts, &recorder, &handles, now);
             }
             Event::Sent => {
@@ -212,7 +212,7 @@ fn drive_turn(events: &[(TurnEvent, u64)], began: u8, cause: Cause, step_back: b
         |at| Observation::begin(ExchangeId(1), SystemTime::UNIX_EPOCH, Timeline::begin(at), Outcome::GatewayError);
     let tunnel = Exchange::begin(begin(now), Arc::clone(&recorder), Some(handles), Arc::default(), Marked::default());
     now = now + Nanos(5_000_000);
-    let facts = RequestFacts { model: Some("m".to_owned()), stream: Some(true), dialect: Some(Dialect::Realtime) };
+    let facts = RequestFacts { model: Some("m".into()), stream: Some(true), dialect: Some(Dialect::Realtime) };
     let mut turn = tunnel.turn(begin(now), Endpoint::Realtime, facts);
     let sent = |now, wait| Sent { first: Some(now), last: Some(now), upload: wait, stalled: wait, stalls: 1 };
     match began {

@@ -13,7 +13,7 @@ fn scan(parts: &Parts) -> RequestScan {
 }
 
 fn facts(model: Option<&str>, stream: Option<bool>) -> RequestFacts {
-    RequestFacts { model: model.map(str::to_owned), stream, dialect: None }
+    RequestFacts { model: model.map(Arc::from), stream, dialect: None }
 }
 
 const PATH: &str = "/v1/chat/completions";

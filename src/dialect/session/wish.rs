@@ -1,6 +1,6 @@
 //! What a message of the client's asks for, of any dialect: none has a field that means something else in another.
 
-use std::sync::LazyLock;
+use std::{borrow::Cow, sync::LazyLock};
 
 use crate::{
     dialect::reply::{id, is_something, name},
@@ -89,7 +89,7 @@ impl Wish {
     fn take(&mut self, field: u8, value: Value<'_>) {
         match field {
             TYPE => self.create = value == Value::Text(b"response.create"),
-            MODEL => self.model = name(value),
+            MODEL => self.model = name(value).map(Cow::into_owned),
             ID => self.id = id(value),
             COMPLETE => self.complete = value == Value::Bool(true),
             SPOKEN => self.complete |= is_something(value),

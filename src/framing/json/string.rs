@@ -1,6 +1,7 @@
 //! Strings that are not read at one go: they end in a later piece, or have escapes.
 
 use super::{Mode, NONE, Scanner, Tree, VALUE_LIMIT, Value, quote_or_escape};
+use crate::framing::bytes::quote;
 
 /// What a string that was not read at one go is for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -69,18 +70,16 @@ impl Scanner {
             self.escape = Escape::None;
             at += 1;
         }
-        while let Some(len) = bytes.get(at..).and_then(quote_or_escape) {
-            at += len + 1;
-            if bytes[at - 1] == b'"' {
+        match string_end(&bytes[at..]) {
+            Ok(len) => {
                 self.mode = if self.passing == 0 { Mode::Next } else { Mode::Pass };
-                return at;
+                at + len
             }
-            if at == bytes.len() {
-                self.escape = Escape::Begun;
+            Err(escape) => {
+                self.escape = escape;
+                bytes.len()
             }
-            at += 1;
         }
-        bytes.len()
     }
 
     /// As [`Self::pass_string`], keeping what it says.
@@ -195,4 +194,24 @@ impl Scanner {
             self.held.extend_from_slice(part);
         }
     }
+}
+
+/// Behind the quote that ends the string whose rest this is. Fails if it is not here, with how the bytes end. Only quotes are
+/// looked for: one behind an odd number of backslashes is a part of the string.
+#[inline]
+pub(super) fn string_end(bytes: &[u8]) -> Result<usize, Escape> {
+    let mut from = 0;
+    while let Some(len) = quote(&bytes[from..]) {
+        let escaped = ends_in_escape(&bytes[from..from + len]);
+        from += len + 1;
+        if !escaped {
+            return Ok(from);
+        }
+    }
+    Err(if ends_in_escape(&bytes[from..]) { Escape::Begun } else { Escape::None })
+}
+
+#[inline]
+fn ends_in_escape(part: &[u8]) -> bool {
+    part.last() == Some(&b'\\') && part.iter().rev().take_while(|&&byte| byte == b'\\').count() % 2 == 1
 }

@@ -26,8 +26,8 @@ pub struct Tree {
 
 #[derive(Debug)]
 struct Node {
-    /// A bit for each length of an edge's key, so that most unknown keys are known as such by their length.
-    lengths: u64,
+    /// Which of the edges is the first whose key has this length, so that most unknown keys are known as such by theirs.
+    first: [NodeId; LENGTHS],
     edges: Vec<Edge>,
     parent: NodeId,
     element: NodeId,
@@ -40,7 +40,12 @@ struct Edge {
     head: u64,
     key: Box<[u8]>,
     node: NodeId,
+    /// The next edge whose key has the same length.
+    next: NodeId,
 }
+
+/// Lengths of keys that are told apart; what is longer is as long as the last.
+const LENGTHS: usize = 64;
 
 impl Tree {
     /// A tree of the fields at these paths: keys joined by `.`, `[]` behind the key of an array for its elements
@@ -108,8 +113,10 @@ impl Tree {
         }
         match key {
             Some(key) => {
-                node.lengths |= 1 << key.len().min(63);
-                node.edges.push(Edge { head: head(key.as_bytes(), key.len()), key: key.as_bytes().into(), node: new });
+                let edge = NodeId::try_from(node.edges.len()).unwrap_or(NONE);
+                let next = std::mem::replace(&mut node.first[key.len().min(LENGTHS - 1)], edge);
+                let head = head(key.as_bytes(), key.len());
+                node.edges.push(Edge { head, key: key.as_bytes().into(), node: new, next });
             }
             None => node.element = new,
         }
@@ -123,14 +130,16 @@ impl Tree {
     #[inline]
     pub(super) fn child(&self, at: NodeId, bytes: &[u8], len: usize) -> NodeId {
         let Some(node) = self.nodes.get(usize::from(at)) else { return NONE };
-        if node.lengths >> len.min(63) & 1 == 0 {
+        let mut edge = node.first[len.min(LENGTHS - 1)];
+        if edge == NONE {
             return NONE;
         }
         let head = head(bytes, len);
-        for edge in &node.edges {
-            if edge.head == head && edge.key.len() == len && (len <= 8 || edge.key[8..] == bytes[8..len]) {
-                return edge.node;
+        while let Some(Edge { head: begins, key, node, next }) = node.edges.get(usize::from(edge)) {
+            if *begins == head && key.len() == len && (len <= 8 || key[8..] == bytes[8..len]) {
+                return *node;
             }
+            edge = *next;
         }
         NONE
     }
@@ -162,7 +171,7 @@ impl Tree {
 
 impl Node {
     const fn new(parent: NodeId) -> Self {
-        Self { lengths: 0, edges: Vec::new(), parent, element: NONE, field: None }
+        Self { first: [NONE; LENGTHS], edges: Vec::new(), parent, element: NONE, field: None }
     }
 }
 

@@ -203,7 +203,7 @@ async fn read_in_pieces(pipe: usize, cuts: [&[usize]; 2]) -> Read {
             turn.events,
             turn.output_events,
             turn.output_tokens(),
-            turn.model.clone(),
+            turn.model.as_deref().map(str::to_owned),
             usize::try_from(turn.response_bytes).unwrap(),
         ));
     }
