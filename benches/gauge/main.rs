@@ -26,7 +26,9 @@ fn main() {
         ["stamps"] => stamps::run(),
         ["scrape"] => scrape::run(),
         _ => {
-            println!("cargo run --release --example gauge -- hot_path | exchange | bodies | dialects | stamps | scrape")
+            println!(
+                "cargo run --release --example gauge -- hot_path | exchange | bodies | dialects | stamps | scrape"
+            );
         }
     }
 }
