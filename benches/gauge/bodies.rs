@@ -2,8 +2,8 @@
 //! clients have it, so all of a body is walked.
 //!
 //! ```text
-//! cargo bench -- bodies            nanoseconds per byte
-//! cargo bench -- bodies KIND N     N bodies and nothing else, for an instruction counter
+//! gauge bodies            nanoseconds per byte
+//! gauge bodies KIND N     N bodies and nothing else, for an instruction counter
 //! ```
 
 use http::{Request, header::CONTENT_TYPE};
