@@ -36,40 +36,41 @@ const QUOTES: u64 = ONES * 0x22;
 const ESCAPES: u64 = ONES * 0x5c;
 
 /// Where the first `"` or `\` stands; absent if there is neither.
-///
-/// Most JSON strings are short, so the first four words are searched here; a call into a wider search costs about
-/// 30 instructions and pays only beyond them.
 #[inline]
 pub(super) fn quote_or_escape(bytes: &[u8]) -> Option<usize> {
-    let mut at = 0;
-    while at < 32 {
-        let Some(word) = word(bytes, at) else {
-            return bytes[at..].iter().position(|&byte| byte == b'"' || byte == b'\\').map(|index| at + index);
-        };
-        let found = zeros(word ^ QUOTES) | zeros(word ^ ESCAPES);
-        if found != 0 {
-            return Some(at + first(found));
-        }
-        at += 8;
-    }
-    memchr::memchr2(b'"', b'\\', &bytes[at..]).map(|index| at + index)
+    let marks = |word| zeros(word ^ QUOTES) | zeros(word ^ ESCAPES);
+    mostly_near(bytes, marks, |byte| byte == b'"' || byte == b'\\', |far| memchr::memchr2(b'"', b'\\', far))
 }
 
 /// Where the first `"` stands; absent if there is none. As [`quote_or_escape`], which takes twice as long in long strings.
 #[inline]
 pub(super) fn quote(bytes: &[u8]) -> Option<usize> {
+    mostly_near(bytes, |word| zeros(word ^ QUOTES), |byte| byte == b'"', |far| memchr::memchr(b'"', far))
+}
+
+/// Where the first byte stands that `marks` marks among eight and `is_it` knows by itself.
+///
+/// Most JSON strings are short, so the first four words are searched here; a call into a wider search, `far`, costs about
+/// 30 instructions and pays only beyond them.
+#[inline]
+fn mostly_near(
+    bytes: &[u8],
+    marks: impl Fn(u64) -> u64,
+    is_it: impl Fn(u8) -> bool,
+    far: impl FnOnce(&[u8]) -> Option<usize>,
+) -> Option<usize> {
     let mut at = 0;
     while at < 32 {
         let Some(word) = word(bytes, at) else {
-            return bytes[at..].iter().position(|&byte| byte == b'"').map(|index| at + index);
+            return bytes[at..].iter().position(|&byte| is_it(byte)).map(|index| at + index);
         };
-        let found = zeros(word ^ QUOTES);
+        let found = marks(word);
         if found != 0 {
             return Some(at + first(found));
         }
         at += 8;
     }
-    memchr::memchr(b'"', &bytes[at..]).map(|index| at + index)
+    far(&bytes[at..]).map(|index| at + index)
 }
 
 /// Where the first `"`, `\` or control character (line ends are among them) stands; absent if there is none.
