@@ -35,7 +35,7 @@
 //! | 0 pure | [`clock`], [`error`], [`framing`] | time as values; faults with side and stage; bytes in, events out in pieces |
 //! | 1 pure | [`timeline`], [`dialect`], [`config`] | the marks; what requests ask and events say; the configuration, valid by construction |
 //! | 2 values | [`route`], [`observation`], [`figures`] | where a request goes; one finished exchange and **the only formulas**; what many records come to |
-//! | 3 sinks, sockets | [`metrics`], [`access_log`], [`recent`], [`record`], [`net`], [`http1`] | the families and their encoder; the log; the last exchanges; the door to all three; sockets that stamp what passes, or ask the kernel when it came; HTTP/1.1 on them |
+//! | 3 sinks, sockets | [`metrics`], [`access_log`], [`recent`], [`record`], [`net`], [`http1`] | the families and their encoder; the log; the last exchanges; the door to all three; sockets that stamp what passes, or ask the kernel when it came, and an HTTP/2 connection as one task; HTTP/1.1 on them |
 //! | 4 upstream | [`upstream`], [`upload`] | connections with their timings, lent as leases; the request's way up |
 //! | 5 tap | [`exchange`], [`tap`], [`tunnel`] | the measuring machine of one exchange; the bodies that feed it; what follows a 101, and the turns in it |
 //! | 6 proxy | [`forward`], [`proxy`], [`server`] | header hygiene; the six phases; one client connection |
