@@ -201,6 +201,12 @@ impl ConnStats {
         self.apart.store(0, Ordering::Release);
     }
 
+    /// Whether a read ends with its segment.
+    #[cfg(test)]
+    pub(crate) fn reads_apart(&self) -> bool {
+        self.apart.load(Ordering::Acquire) > 0
+    }
+
     /// Completed flushes: after one, nothing is left between the writer and the kernel.
     pub fn flushes(&self) -> u32 {
         self.flushes.load(Ordering::Acquire)

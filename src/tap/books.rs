@@ -190,6 +190,12 @@ impl Open {
 
     /// The request goes up by this connection.
     pub fn departs(&mut self, departing: Departing) {
+        if self.exchange.is_none() {
+            // Nobody asks when the first of the answer came: looking for it takes two calls of the system a read.
+            departing.stats.disarm();
+            return;
+        }
+        departing.stats.arm();
         self.upstream = Some(Arc::clone(&departing.stats));
         self.departing = Some(departing);
     }
@@ -366,9 +372,39 @@ fn encipher(block: u64, keys: &[u32; 27]) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
+    use std::{collections::BTreeSet, path::Path};
 
     use super::*;
+    use crate::{
+        config::{Config, Overrides},
+        proxy::Gateway,
+        record::Marked,
+    };
+
+    #[test]
+    fn only_an_observed_exchanges_answer_is_read_in_segments() {
+        let file = "[[upstreams]]\nname = \"u\"\nurl = \"http://127.0.0.1:1\"\n";
+        let config = Config::from_toml(file, Path::new("f.toml"), &Overrides::default()).unwrap();
+        let clock = Clock::start();
+        let recorder = Arc::new(Recorder::new(&config, clock).unwrap());
+        let shared = Shared::new(clock, Arc::clone(&recorder), 1);
+        let seen = shared.begin(clock.now());
+        let exchange = Exchange::begin(seen, recorder, None, Arc::default(), Marked::default());
+        let observed = Open::new(exchange, Arc::clone(&shared), Gateway::downstream(0));
+        let unobserved = || Open::unobserved(Arc::default(), Arc::clone(&shared), Gateway::downstream(0));
+        // One after the other on one connection.
+        let stats = Arc::<ConnStats>::default();
+        for (mut open, apart) in [(unobserved(), false), (observed, true), (unobserved(), false)] {
+            open.departs(Departing {
+                stats: Arc::clone(&stats),
+                multiplexed: false,
+                handed_over: clock.now(),
+                pending: Nanos::ZERO,
+                stalls: 0,
+            });
+            assert_eq!(stats.reads_apart(), apart);
+        }
+    }
 
     #[test]
     fn the_cipher_is_speck() {
@@ -402,7 +438,6 @@ impl Departing {
     /// A request is about to be handed over to this connection, which carries no other by HTTP/1.1.
     pub fn by_lease<B>(lease: &Lease<B>, handed_over: Stamp) -> Self {
         let stats = Arc::clone(&lease.stats);
-        stats.arm();
         let (pending, stalls) = (stats.pending_until(handed_over), stats.stalls());
         Self { stats, multiplexed: matches!(lease.sender, Sender::Http2(_)), handed_over, pending, stalls }
     }
