@@ -166,6 +166,14 @@ impl Upload {
         }
     }
 
+    /// Whether a stream may answer the request, as far as is known: not once its body has ended, and said that it wants none, or
+    /// named its model and said nothing of one.
+    pub fn may_stream(&self) -> bool {
+        let mut wants = None;
+        self.with_started(|_, facts| wants = facts.stream.or(facts.model.as_ref().map(|_| false)));
+        wants != Some(false) || self.ended().is_none()
+    }
+
     /// The exchange has become a tunnel.
     pub fn tunnelled(&self) {
         if let Some(started) = &self.start().started {

@@ -188,12 +188,14 @@ impl ConnStats {
         self.last_write.load()
     }
 
-    /// A new exchange uses this connection to its upstream. Forgets the first write, so that the next one is it. And what
-    /// comes first is read segment by segment, even if several have lain there since this program last ran: a read has one
-    /// arrival, that of its last segment, and a first output read with the event behind it would be that much later.
-    pub fn arm(&self) {
+    /// A new exchange uses this connection to its upstream. Forgets the first write, so that the next one is it.
+    ///
+    /// `apart`: what comes first is read segment by segment, even if several have lain there since this program last ran. A
+    /// read has one arrival, that of its last segment, and a first output read with the event behind it would be that much
+    /// later. It costs each read one or two calls of the system, so not where no first output is looked for.
+    pub fn arm(&self, apart: bool) {
         self.first_write.store(None);
-        self.apart.store(Self::READ_APART, Ordering::Release);
+        self.apart.store(if apart { Self::READ_APART } else { 0 }, Ordering::Release);
     }
 
     /// The first output is through: from here on a read brings whatever there is.

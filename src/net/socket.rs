@@ -276,7 +276,7 @@ mod tests {
                 pair.peer.read_exact(&mut [0]).await.unwrap();
             }
             if apart {
-                pair.stats.arm();
+                pair.stats.arm(true);
             }
             pair.peer.write_all(b"first").await.unwrap();
             let between = pair.clock.now();
@@ -299,7 +299,7 @@ mod tests {
     #[tokio::test]
     async fn an_exchange_is_read_apart_at_its_beginning_only() {
         let mut pair = pair(true).await;
-        pair.stats.arm();
+        pair.stats.arm(true);
         let mut memory = [0; 100];
         for _ in 0..ConnStats::READ_APART {
             pair.peer.write_all(b"x").await.unwrap();
@@ -313,14 +313,14 @@ mod tests {
     #[tokio::test]
     async fn who_has_its_first_output_is_read_in_one_go_again() {
         let mut pair = pair(true).await;
-        pair.stats.arm();
+        pair.stats.arm(true);
         pair.stats.disarm();
         pair.peer.write_all(b"first").await.unwrap();
         pair.lying(b"second").await;
         let mut memory = [0; 100];
         assert_eq!(pair.io.read(&mut memory).await.unwrap(), 11);
         // The next exchange on the connection begins anew.
-        pair.stats.arm();
+        pair.stats.arm(true);
         for _ in 0..2 {
             pair.peer.write_all(b"x").await.unwrap();
             assert_eq!(pair.io.read(&mut memory).await.unwrap(), 1);

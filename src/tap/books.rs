@@ -190,12 +190,7 @@ impl Open {
 
     /// The request goes up by this connection.
     pub fn departs(&mut self, departing: Departing) {
-        if self.exchange.is_none() {
-            // Nobody asks when the first of the answer came: looking for it takes two calls of the system a read.
-            departing.stats.disarm();
-            return;
-        }
-        departing.stats.arm();
+        departing.stats.arm(self.exchange.is_some() && self.upload.may_stream());
         self.upstream = Some(Arc::clone(&departing.stats));
         self.departing = Some(departing);
     }
@@ -377,24 +372,35 @@ mod tests {
     use super::*;
     use crate::{
         config::{Config, Overrides},
+        dialect::RequestFacts,
         proxy::Gateway,
         record::Marked,
     };
 
     #[test]
-    fn only_an_observed_exchanges_answer_is_read_in_segments() {
+    fn only_what_may_stream_and_is_observed_is_read_in_segments() {
         let file = "[[upstreams]]\nname = \"u\"\nurl = \"http://127.0.0.1:1\"\n";
         let config = Config::from_toml(file, Path::new("f.toml"), &Overrides::default()).unwrap();
         let clock = Clock::start();
         let recorder = Arc::new(Recorder::new(&config, clock).unwrap());
+        let handles = recorder.upstream(&"u".into());
         let shared = Shared::new(clock, Arc::clone(&recorder), 1);
-        let seen = shared.begin(clock.now());
-        let exchange = Exchange::begin(seen, recorder, None, Arc::default(), Marked::default());
-        let observed = Open::new(exchange, Arc::clone(&shared), Gateway::downstream(0));
-        let unobserved = || Open::unobserved(Arc::default(), Arc::clone(&shared), Gateway::downstream(0));
-        // One after the other on one connection.
+        // One exchange after the other on one connection.
         let stats = Arc::<ConnStats>::default();
-        for (mut open, apart) in [(unobserved(), false), (observed, true), (unobserved(), false)] {
+        let read_apart = |model: Option<&str>, stream, ended, observed| {
+            let upload = Arc::<Upload>::default();
+            let facts = RequestFacts { model: model.map(Arc::from), stream, dialect: None };
+            upload.start_with(facts, &recorder, &handles, clock.now());
+            if ended {
+                upload.note_end(clock.now(), clock.now(), Nanos::ZERO);
+            }
+            let seen = shared.begin(clock.now());
+            let exchange = Exchange::begin(seen, Arc::clone(&recorder), None, Arc::clone(&upload), Marked::default());
+            let mut open = if observed {
+                Open::new(exchange, Arc::clone(&shared), Gateway::downstream(0))
+            } else {
+                Open::unobserved(upload, Arc::clone(&shared), Gateway::downstream(0))
+            };
             open.departs(Departing {
                 stats: Arc::clone(&stats),
                 multiplexed: false,
@@ -402,8 +408,14 @@ mod tests {
                 pending: Nanos::ZERO,
                 stalls: 0,
             });
-            assert_eq!(stats.reads_apart(), apart);
-        }
+            stats.reads_apart()
+        };
+        assert!(read_apart(Some("m"), Some(true), true, true));
+        assert!(!read_apart(Some("m"), Some(true), true, false), "nobody asks");
+        assert!(!read_apart(Some("m"), Some(false), true, true), "it says that it wants none");
+        assert!(!read_apart(Some("m"), None, true, true), "it says nothing of one");
+        assert!(read_apart(None, None, true, true), "nobody could read it");
+        assert!(read_apart(Some("m"), None, false, true), "it may still say so");
     }
 
     #[test]

@@ -127,12 +127,6 @@ impl RequestTap {
         {
             self.upload.start_with(facts, &self.recorder, &self.handles, self.request_head);
         }
-        if let Some((upstream, _)) = &self.upstream
-            && self.is_known_not_to_stream()
-        {
-            // No first output to be told from what follows it: the answer is read in one go, with half as many calls.
-            upstream.disarm();
-        }
         if self.is_held {
             self.upload.note_received(arrival);
             return;
@@ -142,6 +136,11 @@ impl RequestTap {
             .as_ref()
             .map_or(Nanos::ZERO, |(upstream, before)| self.upload.waited(upstream, *before, arrival));
         self.upload.note_end(arrival, self.clock.now(), waited);
+        if let Some((upstream, _)) = &self.upstream
+            && !self.upload.may_stream()
+        {
+            upstream.disarm();
+        }
     }
 
     fn data(&mut self, bytes: &Bytes) -> Result<Stamp, BodyError> {

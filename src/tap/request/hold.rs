@@ -75,7 +75,7 @@ impl RequestTap {
         Ok(edit.map(|_| left))
     }
 
-    pub(super) fn is_known_not_to_stream(&self) -> bool {
+    fn is_known_not_to_stream(&self) -> bool {
         let mut is_known = false;
         // While it is looked for it is not known.
         if self.scan.is_none() {
