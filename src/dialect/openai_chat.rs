@@ -9,8 +9,8 @@ use std::sync::LazyLock;
 use super::{
     Kinds, Signal, Usage,
     reply::{
-        ANSWER, AUDIO, CHOICE, ERROR, ERROR_CODE, ERROR_TYPE, Event, FINISH, INDEX, MODEL, OWN, REASONING, Reply,
-        SUMMARY, TOOL,
+        ANSWER, AUDIO, BY_BARE_CODE, BY_BARE_TYPE, CHOICE, ERROR, ERROR_CODE, ERROR_TYPE, Event, FINISH, INDEX, MODEL,
+        OWN, REASONING, Reply, SUMMARY, TOOL,
     },
     reported::{
         Phase::{Decode, Prefill, Queue, Total, Ttft},
@@ -181,8 +181,8 @@ fn found(reply: &mut Reply, event: &mut Event, field: u8, value: Value<'_>) {
             }
         }
         // A choice may have come before: then it is none of an error, and costs nothing.
-        BARE_TYPE if event.choices == 0 => reply.hold(value),
-        BARE_CODE if event.choices == 0 && reply.held.is_none() => reply.hold(value),
+        BARE_TYPE if event.choices == 0 => reply.hold(event, BY_BARE_TYPE, value),
+        BARE_CODE if event.choices == 0 => reply.hold(event, BY_BARE_CODE, value),
         FAULT if matches!(value, Value::Filled | Value::Array) => event.filled |= HAS_FAULT,
         BARE_TYPE | BARE_CODE | FAULT => {}
         VALUE => {
@@ -204,13 +204,6 @@ fn found(reply: &mut Reply, event: &mut Event, field: u8, value: Value<'_>) {
 fn end(reply: &mut Reply, event: &mut Event) -> Signal {
     if event.has(HAS_FAULT) && event.choices == 0 && event.output.is_empty() {
         reply.take(event, ERROR, Value::Object);
-    }
-    // Type and code may stand beside it, or without it in an event that is an error itself.
-    if let Some(name) = reply.held.take()
-        && event.error
-        && reply.error.is_none()
-    {
-        reply.error = Some(name.into_string());
     }
     reply.end(event, event.output, false)
 }

@@ -8,8 +8,8 @@ use std::sync::LazyLock;
 use super::{
     Kinds, Signal, Usage,
     reply::{
-        ERROR, ERROR_BY_NAME, ERROR_CODE, ERROR_TYPE, Event, MESSAGE, MODEL, OWN, REASON_PLACE, Reply, STATUS_PLACE,
-        name,
+        BY_BARE_CODE, ERROR, ERROR_BY_NAME, ERROR_CODE, ERROR_TYPE, Event, MESSAGE, MODEL, OWN, REASON_PLACE, Reply,
+        STATUS_PLACE, name,
     },
     reported::{VLLM, times},
     rules::{Data, Rules, tree},
@@ -107,7 +107,7 @@ fn found(reply: &mut Reply, event: &mut Event, field: u8, value: Value<'_>) {
             }
         }
         // The type may come behind it.
-        BARE_CODE if matches!(event.kind, PLAIN | FAULT) => reply.hold(value),
+        BARE_CODE if matches!(event.kind, PLAIN | FAULT) => reply.hold(event, BY_BARE_CODE, value),
         BARE_CODE => {}
         ERROR_BY_NAME => {
             event.kind = FAULT;
@@ -130,13 +130,6 @@ fn end(reply: &mut Reply, event: &mut Event) -> Signal {
     };
     reply.summarised |= event.kind == SUMMARY && !output.is_empty();
     event.error |= matches!(event.kind, FAILED | FAULT);
-    // A code without a type or an error around it.
-    if let Some(code) = reply.held.take()
-        && event.error
-        && reply.error.is_none()
-    {
-        reply.error = Some(code.into_string());
-    }
     // The status on the way (`in_progress`, `queued`) is no finish. The type may come behind it.
     if event.has(HAS_STATUS) && !matches!(event.kind, PLAIN | END | FAILED) && !reply.ended {
         reply.finish.clear();

@@ -92,9 +92,6 @@ fn found(reply: &mut Reply, event: &mut Event, field: u8, value: Value<'_>) {
 /// The document has ended. Some say `message` and `code` of a success, too: without an answer they are an error.
 fn end(reply: &mut Reply, event: &mut Event) -> Signal {
     event.error |= event.has(HAS_MESSAGE) && !event.has(HAS_ANSWER);
-    if !event.error {
-        reply.error = None;
-    }
     reply.end(event, event.output, false)
 }
 

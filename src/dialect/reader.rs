@@ -194,10 +194,10 @@ impl Reader {
     }
 
     /// The free values of the event that just ended, if another one alike would say the same: it has output, and nothing
-    /// in it was said that would have to be said again.
+    /// in it was said that would have to be said again. What was unwrapped has other places in it than the event.
     pub(super) fn alike(&self) -> Option<&[Free]> {
         let silent = !self.event.telling && !self.event.error && self.done == NO_MATCH;
-        if silent { self.scanner.free() } else { None }
+        if silent && self.rules.data != Data::Wrapped { self.scanner.free() } else { None }
     }
 
     /// The count that had to grow for the output event that just ended to be one, if it did.
@@ -222,12 +222,19 @@ impl Reader {
 
     /// What the reply said so far; `stream`: as a stream, not as a plain answer.
     pub(super) fn facts(&self, stream: bool) -> Facts {
-        self.reply.clone().into_facts(self.rules.usage, stream)
+        self.named(self.reply.clone(), stream)
     }
 
     /// The same; what follows is of another reply.
     pub(super) fn take_facts(&mut self, stream: bool) -> Facts {
-        std::mem::take(&mut self.reply).into_facts(self.rules.usage, stream)
+        let reply = std::mem::take(&mut self.reply);
+        self.named(reply, stream)
+    }
+
+    /// What a reply said; of an error that has not ended, what it was called so far.
+    fn named(&self, mut reply: Reply, stream: bool) -> Facts {
+        reply.name_error(&self.event);
+        reply.into_facts(self.rules.usage, stream)
     }
 
     /// The event that just ended.

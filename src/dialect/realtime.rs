@@ -166,9 +166,7 @@ fn end(reply: &mut Reply, event: &mut Event) -> Signal {
         DONE => {}
         FAULT => event.error = true,
         _ => {
-            if std::mem::take(&mut event.error) {
-                reply.error = None;
-            }
+            event.error = false;
             if event.has(HAS_RESULT) {
                 reply.finish.clear();
                 reply.counts = Counts::default();

@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 
 use super::{
     Kinds, Signal, Usage,
-    reply::{END, Event, NAME, OWN, Reply, TEXT},
+    reply::{BY_BARE_TYPE, END, Event, NAME, OWN, Reply, TEXT},
     rules::{Data, Rules, tree},
 };
 use crate::framing::json::{Tree, Value, Want};
@@ -31,7 +31,7 @@ fn found(reply: &mut Reply, event: &mut Event, field: u8, value: Value<'_>) {
     match field {
         TEXT => event.fill(HAS_TEXT, value),
         // An answer may be such an object too: the name tells in the end.
-        REASON => reply.hold(value),
+        REASON => reply.hold(event, BY_BARE_TYPE, value),
         NAME => {
             event.kind = match value {
                 Value::Text(b"output") => OUTPUT,

@@ -49,6 +49,12 @@ pub(super) const TIME: u8 = 96;
 /// [`Event::kind`] of an event that ends the reply, where [`Reply::close`] closes it.
 pub(super) const END: u8 = 1;
 
+/// How well a name that is held names an error: its type before its code, each before one that stands bare beside it.
+pub(super) const BY_BARE_CODE: u8 = 1;
+pub(super) const BY_BARE_TYPE: u8 = 2;
+const BY_CODE: u8 = 3;
+const BY_TYPE: u8 = 4;
+
 /// Places in [`Reply::finish`] of a reply without choices that has a status and its reason.
 pub(super) const STATUS_PLACE: u32 = 0;
 pub(super) const REASON_PLACE: u32 = 1;
@@ -83,7 +89,7 @@ pub(super) struct Reply {
     pub(super) mixed: bool,
     /// All that was output so far.
     pub(super) seen: Kinds,
-    /// A name that matters only if the event turns out to be of one kind: for the dialect, until its event ends.
+    /// A name that matters only if the event turns out to be of one kind (an error, mostly), until the event ends.
     pub(super) held: Option<Box<str>>,
     /// The count that has to grow for an event to say anything new, if the last output event had one.
     growing: Option<u8>,
@@ -100,8 +106,8 @@ pub(super) struct Event {
     pub(super) error: bool,
     /// It said something that an event alike would have to say again: a finish, the end. (An error does anyway.)
     pub(super) telling: bool,
-    /// The error's type was seen, so its code does not matter.
-    error_typed: bool,
+    /// How well the name that is held names it, 0 if none is: only a better one takes its place.
+    held: u8,
     /// What the dialect makes of the event's type.
     pub(super) kind: u8,
     /// What it makes of the type of the part inside.
@@ -145,14 +151,9 @@ impl Reply {
             MODEL if self.model.is_none() => self.model = name(value).map(Cow::into_owned),
             MODEL => {}
             ERROR if is_something(value) || matches!(value, Value::Array | Value::TooLong) => event.error = true,
-            ERROR_TYPE | ERROR_CODE => {
-                if let Some(name) = name(value)
-                    && !event.error_typed
-                {
-                    event.error_typed = field == ERROR_TYPE;
-                    self.error = Some(name.into_owned());
-                }
-            }
+            // Whether there is an error may be said behind it.
+            ERROR_TYPE => self.hold(event, BY_TYPE, value),
+            ERROR_CODE => self.hold(event, BY_CODE, value),
             ERROR_BY_NAME => event.error = true,
             ANSWER => event.add(Kinds::ANSWER, value),
             REASONING => event.add(Kinds::REASONING, value),
@@ -238,16 +239,29 @@ impl Reply {
         }
     }
 
-    /// Holds a name until the event has ended.
-    pub(super) fn hold(&mut self, value: Value<'_>) {
-        if let Some(name) = name(value) {
+    /// Holds a name until the event has ended, if it is a better one than what is held.
+    pub(super) fn hold(&mut self, event: &mut Event, how_well: u8, value: Value<'_>) {
+        if how_well > event.held
+            && let Some(name) = name(value)
+        {
+            event.held = how_well;
             self.held = Some(name.into());
+        }
+    }
+
+    /// What was held was the name of an error, if the event is one.
+    #[inline]
+    pub(super) fn name_error(&mut self, event: &Event) {
+        if let Some(name) = self.held.take()
+            && event.error
+        {
+            self.error = Some(name.into_string());
         }
     }
 
     /// The event has ended without saying anything as a whole: nothing of it is left over for the next one.
     pub(super) fn abandon(&mut self, event: &Event) {
-        self.held = None;
+        self.name_error(event);
         self.settle(event);
     }
 
@@ -289,6 +303,7 @@ impl Reply {
     #[inline]
     pub(super) fn end(&mut self, event: &Event, output: Kinds, end: bool) -> Signal {
         self.settle(event);
+        self.name_error(event);
         if event.error && self.error.is_none() {
             self.error = Some("error".to_owned());
         }

@@ -1,5 +1,6 @@
 use std::io::Write;
 
+use base64::{Engine, prelude::BASE64_STANDARD};
 use flate2::{Compression, write::GzEncoder};
 use http::Response;
 use proptest::prelude::*;
@@ -270,6 +271,64 @@ fn events_of_an_unknown_dialect_are_counted_and_say_nothing() {
 }
 
 #[test]
+fn a_name_is_that_of_an_error_only_in_an_event_that_is_one() {
+    for (dialect, output) in [
+        (Dialect::LlamaCpp, r#"{"content":"a","type":"x"}"#),
+        (Dialect::LlamaCpp, r#"{"content":"a","code":7}"#),
+        (Dialect::Tgi, r#"{"token":{"text":"a"},"error_type":"x"}"#),
+        (Dialect::OpenAiChat, r#"{"choices":[{"delta":{"content":"a"}}],"error_type":"x"}"#),
+        (Dialect::OpenAiChat, r#"{"code":7,"type":"x","choices":[{"delta":{"content":"a"}}]}"#),
+        (Dialect::Cohere, r#"{"type":"content-delta","delta":{"message":{"content":{"text":"a"}}},"error_type":"x"}"#),
+    ] {
+        let output = format!("data: {output}\n\n");
+        let other = output.replace('7', "8").replace('x', "\\u0079");
+        let stop = "data: {\"error\":{\"type\":\"stop\"},\"error_type\":\"stop\"}\n\n";
+        for (body, error) in [
+            ([&output[..], &other, &output].concat(), None),
+            ([&output[..], stop, &other, &output].concat(), Some("stop")),
+            ([&output[..], "data: {\"code\":9\n\n", &output].concat(), None),
+        ] {
+            for width in [1, 7, body.len()] {
+                let mut observer = stream(dialect);
+                let pieces: Vec<_> = body.as_bytes().chunks(width).collect();
+                let outputs = signals(&mut observer, &pieces).iter().filter(|signal| !signal.output.is_empty()).count();
+                assert!(outputs >= 2, "{dialect:?}: {body}");
+                assert_eq!(observer.facts().error.as_deref(), error, "{dialect:?} by {width}: {body}");
+            }
+        }
+    }
+}
+
+#[test]
+fn the_best_name_of_an_error_stands_wherever_it_stands() {
+    for (dialect, event) in [
+        (Dialect::OpenAiChat, r#"{"error":{"code":7,"type":"best"}}"#),
+        (Dialect::OpenAiChat, r#"{"error":{"type":"best","code":7}}"#),
+        (Dialect::OpenAiChat, r#"{"code":7,"error":{"code":"best"},"type":"bare"}"#),
+        (Dialect::OpenAiChat, r#"{"code":7,"error":"sorry","type":"best"}"#),
+        (Dialect::OpenAiResponses, r#"{"code":"best","type":"error"}"#),
+        (Dialect::OpenAiResponses, r#"{"type":"error","code":7,"error":{"type":"best"}}"#),
+        (Dialect::LlamaCpp, r#"{"type":"best","code":7,"error":{}}"#),
+    ] {
+        for body in [format!("data: {event}\n\n"), format!("data: {event}")] {
+            for width in [1, body.len()] {
+                let mut observer = stream(dialect);
+                let pieces: Vec<_> = body.as_bytes().chunks(width).collect();
+                assert!(signals(&mut observer, &pieces)[0].error, "{event}");
+                assert_eq!(observer.facts().error.as_deref(), Some("best"), "{event} by {width}");
+            }
+        }
+    }
+    // Half an error has the name it had so far.
+    let mut observer = observer(Dialect::OpenAiChat, &[("content-type", "application/json")]);
+    signals(&mut observer, &[br#"{"error":{"type":"best","message":"a"#]);
+    assert_eq!(
+        (observer.facts().error.as_deref(), observer.take_facts().error.as_deref()),
+        (Some("best"), Some("best"))
+    );
+}
+
+#[test]
 fn three_unreadable_events_in_a_row_end_the_reading() {
     let mut observer = stream(Dialect::OpenAiChat);
     let body = "data: {\n\ndata: x\n\n".to_owned() + &chunk("\"a\"");
@@ -287,6 +346,40 @@ fn a_twin_between_unreadable_events_makes_no_row_of_them() {
     let body = chunk("\"a\"") + "data: {\n\ndata: {\n\n" + &chunk("\"b\"") + "data: {\n\n";
     assert_eq!(signals(&mut observer, &[body.as_bytes()]).len(), 5);
     assert_eq!(observer.off(), None);
+}
+
+fn wrapped(event: &str) -> String {
+    format!("{{\"bytes\":\"{}\"}}", BASE64_STANDARD.encode(event))
+}
+
+#[test]
+fn what_varies_in_a_wrapped_event_is_not_looked_for_in_its_wrapping() {
+    // As base64, "hm?" has a digit and what may follow a number.
+    for (before, behind) in (0..60).flat_map(|before| (0..4).map(move |behind| (before, behind))) {
+        let text = "a".repeat(before) + "hm?" + &"a".repeat(behind);
+        let event = wrapped(&format!("{{\"outputText\":\"{text}\",\"totalOutputTextTokenCount\":7}}"));
+        let mut observer = stream(Dialect::BedrockInvoke);
+        let body = format!("data: {event}\n\n").repeat(3);
+        assert_eq!(signals(&mut observer, &[body.as_bytes()]), [OUTPUT; 3]);
+        assert_eq!(observer.facts().usage.output, Some(7), "{text}");
+    }
+}
+
+#[test]
+fn an_event_alike_says_something_else_once_its_text_has_come_in_parts() {
+    let long = "a".repeat(900);
+    let cohere = [r#"{"generations":[{"text":"b"}]}"#.to_owned(), format!("{{\"text\":\"{long}\"}}")];
+    let segment = r#"{"type":"transcript.text.segment","text":"b"}"#.to_owned();
+    let delta = format!("{{\"type\":\"transcript.text.delta\",\"delta\":\"{long}\"}}");
+    for (dialect, [whole, part]) in
+        [(Dialect::BedrockInvoke, cohere.map(|event| wrapped(&event))), (Dialect::OpenAiMedia, [segment, delta])]
+    {
+        let body = [&whole, &part, &whole].map(|event| format!("data: {event}\n\n")).concat();
+        for width in [1, body.len()] {
+            let pieces: Vec<_> = body.as_bytes().chunks(width).collect();
+            assert_eq!(signals(&mut stream(dialect), &pieces), [OUTPUT, OUTPUT, NOTHING], "{dialect:?} by {width}");
+        }
+    }
 }
 
 #[test]
