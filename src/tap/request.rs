@@ -22,7 +22,7 @@ use self::hold::Held;
 use super::BodyError;
 use crate::{
     clock::{Clock, Nanos, Stamp},
-    dialect::RequestScan,
+    dialect::{RequestFacts, RequestScan},
     http1::{self, Outgoing},
     net::ConnStats,
     record::{Recorder, UpstreamHandles},
@@ -37,6 +37,8 @@ pub struct RequestTap {
     inner: Asking,
     upload: Arc<Upload>,
     scan: Option<Box<RequestScan>>,
+    /// The newest frame, if it is looked through only once it was sent: a long prompt takes longer to read than to send.
+    unread: Option<Bytes>,
     clock: Clock,
     recorder: Arc<Recorder>,
     handles: Arc<UpstreamHandles>,
@@ -86,6 +88,7 @@ impl RequestTap {
             inner,
             upload: Arc::clone(parts.upload),
             scan: parts.scan.map(Box::new),
+            unread: None,
             clock,
             recorder: Arc::clone(parts.recorder),
             handles: Arc::clone(parts.handles),
@@ -122,13 +125,9 @@ impl RequestTap {
         }
         // A pipelined request may have come while the one ahead of it was answered: it has not begun before its turn.
         let arrival = arrival.max(self.request_head);
-        if let Some(mut scan) = self.scan.take()
-            && let Some(facts) = scan.finish()
-        {
-            self.upload.start_with(facts, &self.recorder, &self.handles, self.request_head);
-        }
         if self.is_held {
             self.upload.note_received(arrival);
+            self.read_to_end();
             return;
         }
         let waited = self
@@ -136,11 +135,45 @@ impl RequestTap {
             .as_ref()
             .map_or(Nanos::ZERO, |(upstream, before)| self.upload.waited(upstream, *before, arrival));
         self.upload.note_end(arrival, self.clock.now(), waited);
+        if self.unread.is_none() {
+            self.read_to_end();
+        }
+    }
+
+    /// The whole body was looked through.
+    fn read_to_end(&mut self) {
+        if let Some(mut scan) = self.scan.take()
+            && let Some(facts) = scan.finish()
+        {
+            self.start_with(facts);
+        }
         if let Some((upstream, _)) = &self.upstream
             && !self.upload.may_stream()
         {
             upstream.disarm();
         }
+    }
+
+    /// Looks through what was left unread.
+    fn read_late(&mut self) {
+        let Some(bytes) = self.unread.take() else { return };
+        self.read(&bytes);
+        if self.upload.ended().is_some() {
+            self.read_to_end();
+        }
+    }
+
+    fn read(&mut self, bytes: &Bytes) {
+        if let Some(scan) = &mut self.scan
+            && let Some(facts) = scan.read(bytes)
+        {
+            self.scan = None;
+            self.start_with(facts);
+        }
+    }
+
+    fn start_with(&self, facts: RequestFacts) {
+        self.upload.start_with(facts, &self.recorder, &self.handles, self.request_head);
     }
 
     fn data(&mut self, bytes: &Bytes) -> Result<Stamp, BodyError> {
@@ -150,18 +183,19 @@ impl RequestTap {
             self.upload.note_fault(UploadFault::TooLarge);
             return Err("the request's body is larger than `limits.max_request_body`".into());
         }
-        if let Some(scan) = &mut self.scan
-            && let Some(facts) = scan.read(bytes)
-        {
-            self.scan = None;
-            self.upload.start_with(facts, &self.recorder, &self.handles, self.request_head);
+        if self.to_http1 && self.scan.is_some() {
+            self.unread = Some(bytes.clone());
+        } else {
+            self.read(bytes);
         }
         Ok(arrival)
     }
 
     /// The next frame from the client.
     fn poll_inner(&mut self, cx: &mut Context<'_>) -> PolledFrame {
-        match ready!(Pin::new(&mut self.inner).poll_frame(cx)) {
+        let polled = ready!(Pin::new(&mut self.inner).poll_frame(cx));
+        self.read_late();
+        match polled {
             Some(Ok(frame)) => {
                 if let Some(bytes) = frame.data_ref() {
                     let arrival = self.data(bytes)?;
@@ -200,6 +234,10 @@ type PolledFrame = Poll<Option<Result<Frame<Bytes>, BodyError>>>;
 impl Outgoing for RequestBody {
     fn take_head(&mut self) -> Option<Bytes> {
         self.inner.take_head()
+    }
+
+    fn was_sent(&mut self) {
+        self.read_late();
     }
 }
 
