@@ -34,7 +34,8 @@ impl<B: Outgoing> Sending<B> {
         Ok(sending)
     }
 
-    /// Gathers what the body has, sends it, and waits for more; ready when all of it has left.
+    /// Gathers what the body has, sends it, and waits for more; ready when all of it has left. The body is told each time that
+    /// what it gave was sent, or as much as could be.
     ///
     /// The body is polled before the connection is looked at, never while it is: it may be read from there.
     pub(super) fn poll(&mut self, link: &Link, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
@@ -66,22 +67,26 @@ impl<B: Outgoing> Sending<B> {
                     Poll::Ready(None) => self.ends()?,
                 }
             }
-            if self.out.is_sent() {
-                return if self.has_ended { Poll::Ready(Ok(())) } else { Poll::Pending };
-            }
-            if is_blocked {
-                return Poll::Pending;
-            }
-            let sent = lock(link).poll_send(cx, &mut self.out);
+            let sent = if self.out.is_sent() {
+                Poll::Ready(Ok(()))
+            } else if is_blocked {
+                Poll::Pending
+            } else {
+                lock(link).poll_send(cx, &mut self.out)
+            };
             if let Some(body) = &mut self.body {
                 body.was_sent();
                 if self.has_ended {
                     self.body = None;
                 }
             }
-            is_blocked = sent?.is_pending();
-            if waits && !is_blocked {
-                return Poll::Pending;
+            let was_blocked = std::mem::replace(&mut is_blocked, sent?.is_pending());
+            match (was_blocked, is_blocked) {
+                (_, false) if self.has_ended => return Poll::Ready(Ok(())),
+                (_, false) if waits => return Poll::Pending,
+                (true, true) => return Poll::Pending,
+                // There is more to gather, or while the other side takes nothing.
+                _ => {}
             }
         }
     }
