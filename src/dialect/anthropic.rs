@@ -105,7 +105,10 @@ pub(super) fn found(reply: &mut Reply, event: &mut Event, field: u8, value: Valu
         COMPACTION => event.fill(HAS_COMPACTION, value),
         NAME => event.fill(HAS_NAME, value),
         OPAQUE => event.fill(HAS_OPAQUE, value),
-        SUCCESSOR => reply.model = name(value).map(Cow::into_owned).or(reply.model.take()),
+        SUCCESSOR => {
+            event.telling = true;
+            reply.model = name(value).map(Cow::into_owned).or(reply.model.take());
+        }
         COMPLETION => event.fill(HAS_COMPLETION, value),
         STOP => reply.finish_with(event, 0, value),
         ERROR_BY_NAME => {

@@ -138,11 +138,7 @@ fn found(reply: &mut Reply, event: &mut Event, field: u8, value: Value<'_>) {
                 reply.parts |= TEXT_CAME;
             }
         }
-        // Another one alike says something else once text has come in parts.
-        WHOLE if reply.parts & TEXT_CAME == 0 => {
-            event.telling = true;
-            event.add(Kinds::ANSWER, value);
-        }
+        WHOLE if reply.parts & TEXT_CAME == 0 => event.add(Kinds::ANSWER, value),
         // What stopped a choice may be said in addition to its finish reason.
         STOP if event.choices == 0 || reply.finish.is_empty() => reply.finish_with(event, 0, value),
         METRICS => event.fill(HAS_METRICS, value),

@@ -84,7 +84,7 @@ fn found(reply: &mut Reply, event: &mut Event, field: u8, value: Value<'_>) {
 fn end(reply: &mut Reply, event: &mut Event) -> Signal {
     // Audio never repeats itself, whatever is counted beside it.
     let audio = event.output.contains(Kinds::AUDIO);
-    let new = audio || !event.output.is_empty() && reply.grew(OUTPUT, event.has(HAS_COUNT), 0);
+    let new = audio || !event.output.is_empty() && reply.grew(event, OUTPUT, event.has(HAS_COUNT), 0);
     reply.end(event, if new { event.output } else { Kinds::NONE }, false)
 }
 

@@ -202,7 +202,7 @@ impl Reader {
 
     /// The count that had to grow for the output event that just ended to be one, if it did.
     pub(super) const fn growing(&self) -> Option<u8> {
-        self.reply.growing()
+        self.event.growing()
     }
 
     /// The event that is alike to one that said this, by a count that had to be `growing`, has ended: what it says itself.

@@ -91,8 +91,6 @@ pub(super) struct Reply {
     pub(super) seen: Kinds,
     /// A name that matters only if the event turns out to be of one kind (an error, mostly), until the event ends.
     pub(super) held: Option<Box<str>>,
-    /// The count that has to grow for an event to say anything new, if the last output event had one.
-    growing: Option<u8>,
     /// How far it has grown for each choice, plus one. Allocated at the first.
     reached: Option<Box<[u64; FINISH_LIMIT]>>,
     /// What of its output the dialect remembers to have come in parts: what repeats it as a whole is none.
@@ -118,6 +116,8 @@ pub(super) struct Event {
     pub(super) choices: u8,
     /// The present choice's index, once seen.
     pub(super) choice: Option<u32>,
+    /// The count that had to grow for it to say anything new, if it did by one.
+    growing: Option<u8>,
     /// Of which reply the event is, where several may be under way: [`id`] of its name, 0 if it does not say.
     pub(super) id: u64,
 }
@@ -141,6 +141,11 @@ impl Event {
 
     pub(super) const fn has(&self, flag: u8) -> bool {
         self.filled & flag != 0
+    }
+
+    /// The count that had to grow for the event to say anything new, if it did by one.
+    pub(super) const fn growing(&self) -> Option<u8> {
+        self.growing
     }
 }
 
@@ -267,17 +272,12 @@ impl Reply {
 
     /// Whether an event with something in it says anything new: where replies repeat all that was said so far, the count
     /// at this place of the dialect's names tells. It always does if it is not `counted` itself.
-    pub(super) fn grew(&mut self, place: u8, counted: bool, choice: u32) -> bool {
+    pub(super) fn grew(&mut self, event: &mut Event, place: u8, counted: bool, choice: u32) -> bool {
         let grew = !counted || self.reach(place, choice);
         if grew {
-            self.growing = counted.then_some(place);
+            event.growing = counted.then_some(place);
         }
         grew
-    }
-
-    /// The count that had to grow for the event that just ended to say anything new, if it had one and did.
-    pub(super) const fn growing(&self) -> Option<u8> {
-        self.growing
     }
 
     /// An event alike to one that said this by a count that had to be `growing` has ended: what it says itself.

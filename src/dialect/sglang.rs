@@ -78,7 +78,7 @@ fn found(reply: &mut Reply, event: &mut Event, field: u8, value: Value<'_>) {
 /// The event has ended.
 fn end(reply: &mut Reply, event: &mut Event) -> Signal {
     let something = event.has(HAS_TEXT) || event.has(HAS_IDS) && !event.has(IS_TEXT);
-    let new = something && reply.grew(COMPLETION, event.has(HAS_COUNT), event.choice.unwrap_or(0));
+    let new = something && reply.grew(event, COMPLETION, event.has(HAS_COUNT), event.choice.unwrap_or(0));
     reply.end(event, if new { Kinds::ANSWER } else { Kinds::NONE }, false)
 }
 

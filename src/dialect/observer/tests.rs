@@ -348,6 +348,11 @@ fn a_twin_between_unreadable_events_makes_no_row_of_them() {
     assert_eq!(observer.off(), None);
 }
 
+/// Pieces of a body whose very first event is remembered too, since a comment came before.
+fn remembered(body: &str, width: usize) -> Vec<&[u8]> {
+    [&b":\n\n"[..]].into_iter().chain(body.as_bytes().chunks(width)).collect()
+}
+
 fn wrapped(event: &str) -> String {
     format!("{{\"bytes\":\"{}\"}}", BASE64_STANDARD.encode(event))
 }
@@ -366,19 +371,30 @@ fn what_varies_in_a_wrapped_event_is_not_looked_for_in_its_wrapping() {
 }
 
 #[test]
-fn an_event_alike_says_something_else_once_its_text_has_come_in_parts() {
-    let long = "a".repeat(900);
-    let cohere = [r#"{"generations":[{"text":"b"}]}"#.to_owned(), format!("{{\"text\":\"{long}\"}}")];
-    let segment = r#"{"type":"transcript.text.segment","text":"b"}"#.to_owned();
-    let delta = format!("{{\"type\":\"transcript.text.delta\",\"delta\":\"{long}\"}}");
-    for (dialect, [whole, part]) in
-        [(Dialect::BedrockInvoke, cohere.map(|event| wrapped(&event))), (Dialect::OpenAiMedia, [segment, delta])]
-    {
-        let body = [&whole, &part, &whole].map(|event| format!("data: {event}\n\n")).concat();
-        for width in [1, body.len()] {
-            let pieces: Vec<_> = body.as_bytes().chunks(width).collect();
-            assert_eq!(signals(&mut stream(dialect), &pieces), [OUTPUT, OUTPUT, NOTHING], "{dialect:?} by {width}");
-        }
+fn audio_alike_is_output_whatever_had_to_grow_before_it() {
+    let text = r#"{"output":{"text":"a"},"usage":{"output_tokens":1}}"#;
+    let audio = r#"{"output":{"audio":{"data":"UklG"}},"usage":{"output_tokens":1}}"#;
+    let body = [text, audio, audio, audio].map(|event| format!("data: {event}\n\n")).concat();
+    for width in [1, body.len()] {
+        let pieces: Vec<_> = body.as_bytes().chunks(width).collect();
+        let outputs = signals(&mut stream(Dialect::DashScope), &pieces).iter().filter(|s| !s.output.is_empty()).count();
+        assert_eq!(outputs, 4, "by {width}");
+    }
+}
+
+#[test]
+fn a_model_that_takes_over_is_named_by_each_event_that_says_so() {
+    let event = |model: &str, text: &str| {
+        format!(
+            "data: {{\"type\":\"content_block_start\",\"content_block\":{{\"type\":\"text\",\"to\":{{\"model\":\"{model}\"}},\
+             \"text\":\"{text}\"}}}}\n\n"
+        )
+    };
+    let body = event("x", "a") + &event("y", &"a".repeat(900)) + &event("x", "a");
+    for width in [1, body.len()] {
+        let mut observer = stream(Dialect::Anthropic);
+        assert_eq!(signals(&mut observer, &remembered(&body, width)), [OUTPUT; 3]);
+        assert_eq!(observer.facts().response_model.as_deref(), Some("x"), "by {width}");
     }
 }
 
