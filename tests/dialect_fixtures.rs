@@ -86,7 +86,7 @@ fn replies_mixed_of_any_events_are_read_alike_wherever_they_are_cut() {
 fn events(dialect: Dialect, ending: &str, between: &str) -> Vec<String> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/dialects").join(dialect.as_str());
     let Ok(files) = fs::read_dir(&folder) else { return Vec::new() };
-    let mut paths: Vec<_> = files.map(|file| file.unwrap().path()).collect();
+    let mut paths: Vec<_> = files.flatten().map(|file| file.path()).collect();
     paths.retain(|path| path.extension().is_some_and(|own| own == ending));
     paths.sort();
     let bodies = paths.iter().filter_map(|path| fs::read_to_string(path).ok());
@@ -178,7 +178,7 @@ fn said(observer: Observer, pieces: &mut dyn Iterator<Item = &[u8]>) -> String {
 }
 
 /// The same of a reply that may end the reading.
-fn said_of<'a>(mut observer: Observer, pieces: &mut dyn Iterator<Item = &'a [u8]>) -> String {
+fn said_of(mut observer: Observer, pieces: &mut dyn Iterator<Item = &[u8]>) -> String {
     let mut events = String::new();
     for piece in pieces {
         observer.read(piece, &mut |signal| _ = write!(events, " {}", mark(signal)));
