@@ -32,6 +32,10 @@ use crate::{
 /// A request's body as it comes from a client: by HTTP/1.1 or by HTTP/2.
 pub type Asking = Either<http1::Incoming, hyper::body::Incoming>;
 
+/// From this size on a frame is looked through once it was sent. A smaller one takes some µs, and more behind a write that wakes
+/// the upstream: on a busy machine that takes the core, and the caches with it (a plain request of 300 bytes: a tenth more CPU).
+const LATE: usize = 4 * 1024;
+
 /// The request's body on its way to the upstream.
 pub struct RequestTap {
     inner: Asking,
@@ -183,7 +187,7 @@ impl RequestTap {
             self.upload.note_fault(UploadFault::TooLarge);
             return Err("the request's body is larger than `limits.max_request_body`".into());
         }
-        if self.to_http1 && self.scan.is_some() {
+        if self.to_http1 && bytes.len() >= LATE && self.scan.is_some() {
             self.unread = Some(bytes.clone());
         } else {
             self.read(bytes);
