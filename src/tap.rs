@@ -60,15 +60,6 @@ pub struct ResponseTap<B = AnswerBody<RequestBody>> {
     /// The last look found a frame, and nobody has looked since whether there is another.
     is_unwatched: bool,
     failure: Option<Box<Failure>>,
-    unread: Option<Box<Unread>>,
-}
-
-/// A body's first frame, which is read once it was sent: it is met by cold code, and the client waits for it. Every later one is
-/// read in less time than a copy for later would take.
-struct Unread {
-    bytes: Bytes,
-    arrival: Stamp,
-    pending: Nanos,
 }
 
 /// A failure that waits until what was handed on before it has left.
@@ -146,7 +137,6 @@ impl<B: Body<Data = Bytes>> ResponseTap<B> {
             handed_on: client.flushes(),
             is_unwatched: false,
             failure: None,
-            unread: None,
             stalls: client.stalls(),
             upstream: Some(stats),
             multiplexed: open.downstream.multiplexed(),
@@ -193,7 +183,6 @@ impl<B: Body<Data = Bytes>> ResponseTap<B> {
             head: None,
             fills: false,
             failure: None,
-            unread: None,
             stalls: 0,
             until_close: false,
             limits: None,
@@ -258,8 +247,7 @@ impl<B: Body<Data = Bytes>> ResponseTap<B> {
         }
     }
 
-    fn data(&mut self, bytes: &Bytes, is_last: bool) -> Option<Stamp> {
-        self.read_late();
+    fn data(&mut self, bytes: &Bytes) -> Option<Stamp> {
         let was_unwatched = std::mem::replace(&mut self.is_unwatched, true);
         let upstream = self.upstream.as_ref()?;
         let arrival = upstream.arrival(bytes)?;
@@ -286,28 +274,12 @@ impl<B: Body<Data = Bytes>> ResponseTap<B> {
                     exchange.taint();
                 }
             }
-            let pending = stats.pending_until(arrival);
-            if exchange.so_far().timeline.first_byte.is_none() && !is_last {
-                self.unread = Some(Box::new(Unread { bytes: bytes.clone(), arrival, pending }));
-            } else {
-                exchange.data(arrival, bytes, pending);
-            }
+            exchange.data(arrival, bytes, stats.pending_until(arrival));
         }
         Some(arrival)
     }
 
-    /// Reads what was left unread.
-    #[inline]
-    fn read_late(&mut self) {
-        if let Some(unread) = self.unread.take()
-            && let Some(exchange) = self.exchange()
-        {
-            exchange.data(unread.arrival, &unread.bytes, unread.pending);
-        }
-    }
-
     fn ended(&mut self, arrival: Option<Stamp>) {
-        self.read_late();
         let Some(mut open) = self.open.take() else { return };
         self.limits = None;
         let stats = Arc::clone(&open.downstream.stats);
@@ -337,7 +309,6 @@ impl<B: Body<Data = Bytes>> ResponseTap<B> {
     /// The body ends here, as a cut, once what came before it has left: with the connection the server drops what it has not
     /// written yet, and bytes that came in one read with the cut (a provider's last error event) would be lost with it.
     fn failed(&mut self, cause: Cause, error: BodyError, cx: &mut Context<'_>) -> PolledFrame {
-        self.read_late();
         if let Some(open) = &mut self.open {
             // While there still is a connection to ask about.
             open.look_at_network();
@@ -381,10 +352,6 @@ where
     fn take_head(&mut self) -> Option<Bytes> {
         self.head.take()
     }
-
-    fn was_sent(&mut self) {
-        self.read_late();
-    }
 }
 
 impl<B> Body for ResponseTap<B>
@@ -422,9 +389,8 @@ where
                     limits.frame();
                 }
                 if let Some(bytes) = frame.data_ref() {
-                    let is_last = this.has_ended() || this.is_filled();
-                    let arrival = this.data(bytes, is_last);
-                    if is_last {
+                    let arrival = this.data(bytes);
+                    if this.has_ended() || this.is_filled() {
                         this.ended(arrival);
                     }
                 } else {

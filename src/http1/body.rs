@@ -26,9 +26,6 @@ pub trait Outgoing:
     fn take_head(&mut self) -> Option<Bytes> {
         None
     }
-
-    /// The frames it gave so far were sent, or as much of them as could be: what has time until then is done now.
-    fn was_sent(&mut self) {}
 }
 
 impl Outgoing for NoUpload {}

@@ -22,7 +22,7 @@ use self::hold::Held;
 use super::BodyError;
 use crate::{
     clock::{Clock, Nanos, Stamp},
-    dialect::{RequestFacts, RequestScan},
+    dialect::RequestScan,
     http1::{self, Outgoing},
     net::ConnStats,
     record::{Recorder, UpstreamHandles},
@@ -32,17 +32,11 @@ use crate::{
 /// A request's body as it comes from a client: by HTTP/1.1 or by HTTP/2.
 pub type Asking = Either<http1::Incoming, hyper::body::Incoming>;
 
-/// From this size on a frame is looked through once it was sent. A smaller one takes some µs, and more behind a write that wakes
-/// the upstream: on a busy machine that takes the core, and the caches with it (a plain request of 300 bytes: a tenth more CPU).
-const LATE: usize = 4 * 1024;
-
 /// The request's body on its way to the upstream.
 pub struct RequestTap {
     inner: Asking,
     upload: Arc<Upload>,
     scan: Option<Box<RequestScan>>,
-    /// The newest frame, if it is looked through only once it was sent: a long prompt takes longer to read than to send.
-    unread: Option<Bytes>,
     clock: Clock,
     recorder: Arc<Recorder>,
     handles: Arc<UpstreamHandles>,
@@ -92,7 +86,6 @@ impl RequestTap {
             inner,
             upload: Arc::clone(parts.upload),
             scan: parts.scan.map(Box::new),
-            unread: None,
             clock,
             recorder: Arc::clone(parts.recorder),
             handles: Arc::clone(parts.handles),
@@ -129,9 +122,13 @@ impl RequestTap {
         }
         // A pipelined request may have come while the one ahead of it was answered: it has not begun before its turn.
         let arrival = arrival.max(self.request_head);
+        if let Some(mut scan) = self.scan.take()
+            && let Some(facts) = scan.finish()
+        {
+            self.upload.start_with(facts, &self.recorder, &self.handles, self.request_head);
+        }
         if self.is_held {
             self.upload.note_received(arrival);
-            self.read_to_end();
             return;
         }
         let waited = self
@@ -139,45 +136,11 @@ impl RequestTap {
             .as_ref()
             .map_or(Nanos::ZERO, |(upstream, before)| self.upload.waited(upstream, *before, arrival));
         self.upload.note_end(arrival, self.clock.now(), waited);
-        if self.unread.is_none() {
-            self.read_to_end();
-        }
-    }
-
-    /// The whole body was looked through.
-    fn read_to_end(&mut self) {
-        if let Some(mut scan) = self.scan.take()
-            && let Some(facts) = scan.finish()
-        {
-            self.start_with(facts);
-        }
         if let Some((upstream, _)) = &self.upstream
             && !self.upload.may_stream()
         {
             upstream.disarm();
         }
-    }
-
-    /// Looks through what was left unread.
-    fn read_late(&mut self) {
-        let Some(bytes) = self.unread.take() else { return };
-        self.read(&bytes);
-        if self.upload.ended().is_some() {
-            self.read_to_end();
-        }
-    }
-
-    fn read(&mut self, bytes: &Bytes) {
-        if let Some(scan) = &mut self.scan
-            && let Some(facts) = scan.read(bytes)
-        {
-            self.scan = None;
-            self.start_with(facts);
-        }
-    }
-
-    fn start_with(&self, facts: RequestFacts) {
-        self.upload.start_with(facts, &self.recorder, &self.handles, self.request_head);
     }
 
     fn data(&mut self, bytes: &Bytes) -> Result<Stamp, BodyError> {
@@ -187,19 +150,18 @@ impl RequestTap {
             self.upload.note_fault(UploadFault::TooLarge);
             return Err("the request's body is larger than `limits.max_request_body`".into());
         }
-        if self.to_http1 && bytes.len() >= LATE && self.scan.is_some() {
-            self.unread = Some(bytes.clone());
-        } else {
-            self.read(bytes);
+        if let Some(scan) = &mut self.scan
+            && let Some(facts) = scan.read(bytes)
+        {
+            self.scan = None;
+            self.upload.start_with(facts, &self.recorder, &self.handles, self.request_head);
         }
         Ok(arrival)
     }
 
     /// The next frame from the client.
     fn poll_inner(&mut self, cx: &mut Context<'_>) -> PolledFrame {
-        let polled = ready!(Pin::new(&mut self.inner).poll_frame(cx));
-        self.read_late();
-        match polled {
+        match ready!(Pin::new(&mut self.inner).poll_frame(cx)) {
             Some(Ok(frame)) => {
                 if let Some(bytes) = frame.data_ref() {
                     let arrival = self.data(bytes)?;
@@ -238,10 +200,6 @@ type PolledFrame = Poll<Option<Result<Frame<Bytes>, BodyError>>>;
 impl Outgoing for RequestBody {
     fn take_head(&mut self) -> Option<Bytes> {
         self.inner.take_head()
-    }
-
-    fn was_sent(&mut self) {
-        self.read_late();
     }
 }
 
